@@ -11,7 +11,7 @@ from itertools import islice
 from bench.corpus import python_files, topical_vector
 from events.models import content_hash
 from events.names import Lane, LogPosition
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.types import Chunk, CountTokens, Source
 from processors.wiring.services import Services
 from runtime.settings import LOCAL_MODEL
@@ -48,7 +48,7 @@ def document_writes(project: str, count: CountTokens) -> Iterator[tuple[str, Doc
 def _document(
     project: str, number: int, uri: str, content: str, count: CountTokens
 ) -> DocumentWrite:
-    chunks = chunk(Source(uri, content, "code", "python"), LIMIT_TOKENS, count)
+    chunks = cut(Source(uri, content, "code", "python"), LIMIT_TOKENS, count).chunks
     return DocumentWrite(
         event_id=f"bench-{number}",
         project=project,

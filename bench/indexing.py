@@ -26,7 +26,7 @@ from bench.traffic import Traffic, under_traffic
 from events.client.client import Client
 from events.models import DocumentChange, DocumentIndexed
 from events.names import Lane
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.types import Source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedders.local.embedder import LocalEmbedder
@@ -105,7 +105,7 @@ def _documents(model: LocalEmbedder, chunks: int) -> tuple[list[Document], list[
         source = Source(uri, content, "code", "python")
         texts += [
             f"{piece.header}\n{piece.content}"
-            for piece in chunk(source, model.limit_tokens, model.count_tokens)
+            for piece in cut(source, model.limit_tokens, model.count_tokens).chunks
         ]
     return documents, texts
 

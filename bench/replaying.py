@@ -110,5 +110,5 @@ async def _cut_alone(pool: ChunkingPool, documents: Sequence[Document]) -> float
     """Return the seconds of cutting all documents."""
     sources = [Source(write.uri, text, "code", "python") for text, write in documents]
     started = perf_counter()
-    await pool.chunk(sources, LIMIT_TOKENS)
+    await pool.cut(sources, LIMIT_TOKENS)
     return perf_counter() - started

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from binascii import Error as NotBase64
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from runtime import protocol_limits
 
 __all__ = [
     "Agent",
+    "Base64",
     "Batch",
     "Collection",
     "Instant",
@@ -52,6 +55,14 @@ def _fits_an_index_key(uri: str) -> str:
     return uri
 
 
+def _base64(text: str) -> str:
+    try:
+        b64decode(text, validate=True)
+    except (NotBase64, ValueError) as error:
+        raise ValueError("must be base64 (RFC 4648, section 4)") from error
+    return text
+
+
 def _in_utc(instant: datetime) -> datetime:
     """Convert to UTC; near the ends of the calendar some instants exist in other zones only."""
     try:
@@ -71,6 +82,7 @@ def _trace_state(text: object) -> str | None:
 
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Text = Annotated[str, AfterValidator(_storable)]
+Base64 = Annotated[str, AfterValidator(_base64)]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]

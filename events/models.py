@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -25,6 +25,7 @@ from pydantic import (
 
 from events.fields import (
     Agent,
+    Base64,
     Batch,
     Collection,
     Instant,
@@ -62,6 +63,7 @@ __all__ = [
     "Filters",
     "Kind",
     "Origin",
+    "PageBox",
     "Problem",
     "Project",
     "Query",
@@ -89,7 +91,7 @@ _FINGERPRINT_BYTES = 12
 
 
 class Kind(StrEnum):
-    """Kinds of content. Each has a chunker of its own, except PDF: it is refused."""
+    """Kinds of content."""
 
     CODE = "code"
     MARKDOWN = "markdown"
@@ -98,11 +100,19 @@ class Kind(StrEnum):
     OPENAPI = "openapi"
     PDF = "pdf"
     CONVERSATION = "conversation"
+    HTML = "html"
+    NOTEBOOK = "notebook"
+    WORD = "word"
+    SLIDES = "slides"
+    SHEET = "sheet"
+    EMAIL = "email"
+    BOOK = "book"
 
 
-def content_hash(content: str) -> str:
-    """Return the SHA-256 of the UTF-8 bytes, in hex."""
-    return hashlib.sha256(content.encode()).hexdigest()
+def content_hash(content: str | bytes) -> str:
+    """Return the SHA-256 of the bytes, or of the text in UTF-8, in hex."""
+    raw = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(raw).hexdigest()
 
 
 def first_problem(error: ValidationError) -> str:
@@ -173,8 +183,13 @@ class Event(BaseModel):
             raise MalformedEvent(f"{cls.TYPE}: {first_problem(error)}") from None
 
 
+def _base64_characters(size: int) -> int:
+    """Length in base64 of ``size`` bytes."""
+    return 4 * -(-size // 3)
+
+
 class ContentReference(Data):
-    """Claim check: the content is stored in Postgres under its hash."""
+    """Claim check: the content, text or bytes, is stored in Postgres under its hash."""
 
     sha256: Sha256
     size_bytes: Annotated[int, Field(ge=0, le=2**31)]
@@ -194,6 +209,9 @@ class Origin(Data):
 class DocumentChange(Data):
     """Upsert, rename or delete of one document.
 
+    A content that is not text travels as ``content_base64``. ``content_hash`` is the SHA-256 of
+    the content's bytes, of a text in UTF-8.
+
     ``expected_hash`` makes a change conditional: it is applied only to a document with this content
     (of ``old_uri`` in a rename), else rejected as PreconditionFailed. A change that is older than
     the stored version is superseded, whatever it expects.
@@ -206,6 +224,12 @@ class DocumentChange(Data):
     content: Annotated[Text, Field(max_length=protocol_limits.INLINE_CONTENT_CHARACTERS)] | None = (
         None
     )
+    content_base64: (
+        Annotated[
+            Base64, Field(max_length=_base64_characters(protocol_limits.INLINE_CONTENT_BYTES))
+        ]
+        | None
+    ) = None
     content_ref: ContentReference | None = None
     content_hash: Sha256 | None = None
     media_type: MediaType | None = None
@@ -223,20 +247,27 @@ class DocumentChange(Data):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        bodies = (self.content is not None) + (self.content_ref is not None)
+        forms = (self.content, self.content_base64, self.content_ref)
+        bodies = sum(form is not None for form in forms)
         if self.change == "delete" and bodies:
             raise ValueError("a delete carries no content")
         if self.change != "delete" and bodies != 1:
-            raise ValueError(f"{self.change} needs either content or content_ref")
+            raise ValueError(f"{self.change} needs either content, content_base64 or content_ref")
         if (self.change == "rename") != (self.old_uri is not None):
             raise ValueError("old_uri goes with rename, and only with it")
         if self.old_uri == self.uri:
             raise ValueError("a rename needs two different uris")
         if self.origin is not None and self.agent is not None:
             raise ValueError("origin goes with shared documents only: leave agent out")
-        if self.content is not None and self.content_hash not in {None, content_hash(self.content)}:
+        body = self.body
+        if body is not None and self.content_hash not in {None, content_hash(body)}:
             raise ValueError("content_hash is not the SHA-256 of content")
         return self
+
+    @property
+    def body(self) -> str | bytes | None:
+        """Content that is in the event, as text or as decoded bytes. None if it has none."""
+        return self.content if self.content_base64 is None else b64decode(self.content_base64)
 
     def fingerprint(self) -> str:
         """Return 16 characters that are equal for equal changes: 96 bits of a hash, in base64.
@@ -245,14 +276,21 @@ class DocumentChange(Data):
         does not count. Fields at their defaults are left out, so that a version with more fields
         makes the same fingerprints.
         """
-        body = None if self.content_ref is None else self.content_ref.sha256
-        if self.content is not None:
-            body = self.content_hash or content_hash(self.content)
-        counted_otherwise = {"content", "content_ref", "content_hash", "collections"}
+        digest = None if self.content_ref is None else self.content_ref.sha256
+        body = self.body
+        if body is not None:
+            digest = self.content_hash or content_hash(body)
+        counted_otherwise = {
+            "content",
+            "content_base64",
+            "content_ref",
+            "content_hash",
+            "collections",
+        }
         fields = self.model_dump(mode="json", exclude_defaults=True, exclude=counted_otherwise)
-        identity = json.dumps([body, sorted(set(self.collections)), fields], sort_keys=True)
-        digest = hashlib.sha256(identity.encode()).digest()
-        return b64encode(digest[:_FINGERPRINT_BYTES]).decode()
+        identity = json.dumps([digest, sorted(set(self.collections)), fields], sort_keys=True)
+        hashed = hashlib.sha256(identity.encode()).digest()
+        return b64encode(hashed[:_FINGERPRINT_BYTES]).decode()
 
 
 class DocumentChanged(Event):
@@ -276,7 +314,7 @@ class DocumentIndexedData(Data):
 
     ``chunks_pending`` chunks are searchable by keyword already, and by vector after
     ``document.embedded``. ``created``: the document did not exist before, or was deleted; it is
-    false for a duplicate.
+    false for a duplicate. ``warnings`` say what could not be read of the document.
     """
 
     event_id: str
@@ -295,6 +333,10 @@ class DocumentIndexedData(Data):
     tokens_embedded: int = 0
     cost_usd: float = 0.0
     searchable_after_ms: float = 0.0
+    warnings: Annotated[
+        tuple[Annotated[str, Field(max_length=protocol_limits.WARNING_CHARACTERS)], ...],
+        Field(max_length=protocol_limits.WARNINGS),
+    ] = ()
 
 
 class DocumentIndexed(Event):
@@ -382,7 +424,7 @@ class DocumentRejected(Event):
 class Filters(Data):
     """Conditions on the documents that a query searches; all must hold."""
 
-    kinds: Annotated[tuple[Kind, ...], Field(max_length=16)] = ()
+    kinds: Annotated[tuple[Kind, ...], Field(max_length=protocol_limits.KINDS)] = ()
     collections: Annotated[
         tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
     ] = ()
@@ -463,17 +505,47 @@ class Scores(Data):
     reranked: float | None = None
 
 
+class PageBox(Data):
+    """Rectangle on a page, in points from the page's lower left corner. Pages count from 1."""
+
+    page: int
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
 class Citation(Data):
-    """Location of a chunk in its source. Lines count from 1, both ends included."""
+    """Location of a chunk in its source. Lines count from 1, both ends included.
+
+    The lines of a document that is not text are those of its extracted text. ``page`` is the first
+    page, slide or sheet; ``pages`` are the boxes of the chunk, at most one per page. ``fragment``
+    follows ``uri#``: ``page=3``, ``cell=12``, ``slide=4``, ``Costs!A2:F41``, ``turns=12-15``,
+    ``GET /pets/{petId}`` or an id of an HTML element. ``speakers`` and ``times`` (first and last)
+    are those of a conversation.
+    """
 
     uri: str
     start_line: int
     end_line: int
     page: int | None = None
+    pages: tuple[PageBox, ...] = ()
+    fragment: str | None = None
+    speakers: tuple[str, ...] = ()
+    times: tuple[datetime, datetime] | None = None
     symbol: str | None = None
     heading_path: tuple[str, ...] = ()
     commit: str | None = None
     permalink: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The location to print: ``uri:start-end``, ``uri page N`` or ``uri#fragment``."""
+        if self.fragment and not self.fragment.startswith("page="):
+            return f"{self.uri}#{self.fragment}"
+        if self.page is not None:
+            return f"{self.uri} page {self.page}"
+        return f"{self.uri}:{self.start_line}-{self.end_line}"
 
 
 class Span(Data):

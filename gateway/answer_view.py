@@ -14,7 +14,7 @@ from rich.text import Text
 from events.models import Citation, QueryAnswer, SearchResult
 from gateway.output import printable
 
-__all__ = ["citation", "explanation", "print_answer", "print_results"]
+__all__ = ["explanation", "print_answer", "print_results"]
 
 _SNIPPET_LINES = 12
 _LIGHT = frozenset({"7", "15"})
@@ -49,13 +49,6 @@ def print_results(
         console.print(Group(*head, snippet, Text()))
 
 
-def citation(source: Citation) -> str:
-    """Format a citation as ``path:start-end``, or as ``path page N`` for a paged document."""
-    if source.page is not None:
-        return f"{source.uri} page {source.page}"
-    return f"{source.uri}:{source.start_line}-{source.end_line}"
-
-
 def explanation(result: SearchResult) -> str:
     """Retrievers that returned a result, each with its rank and score."""
     scores = result.scores
@@ -71,7 +64,7 @@ def explanation(result: SearchResult) -> str:
 
 def _head(number: int, result: SearchResult, *, explain: bool) -> list[RenderableType]:
     source = result.citation
-    head = Text.assemble(f"{number}. ", (printable(citation(source)), "bold cyan"))
+    head = Text.assemble(f"{number}. ", (printable(source.place), "bold cyan"))
     name = source.symbol or " > ".join(source.heading_path) or result.title
     if name:
         head.append(f"  {printable(name)}", style="bold")

@@ -160,7 +160,9 @@ def create_app(services: Services) -> FastAPI:
                 Guard,
                 hosts=limits.hosts,
                 origins=limits.origins,
-                max_document_bytes=services.settings.max_document_bytes,
+                max_document_bytes=max(
+                    services.settings.max_document_bytes, services.settings.max_binary_bytes
+                ),
             ),
             *_cors(limits.origins),
         ],

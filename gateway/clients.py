@@ -173,7 +173,7 @@ class _Contents:
         self._settings = settings
         self._store: Store | None = None
 
-    async def put(self, project: str, content: str) -> ContentReference:
+    async def put(self, project: str, content: str | bytes) -> ContentReference:
         """Store content under its hash."""
         if self._store is None:
             self._store = await asyncio.to_thread(_store, self._database, self._settings)

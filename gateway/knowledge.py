@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from events.client.client import Client
+from events.client.documents import bytes_fields
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
 from events.fields import Text, Token
@@ -144,6 +145,17 @@ class Knowledge:
             self._check_change(caller, change)
         return await self._client.publish_many(changes, lane)
 
+    async def content_fields(self, project: str, content: bytes) -> dict[str, Any]:
+        """Return the fields of a change for a content: as text where it is UTF-8, else as bytes.
+
+        Raises:
+            Unavailable: the content is too big for an event, and Postgres can't be reached.
+        """
+        with suppress(UnicodeDecodeError):
+            if b"\0" not in content:
+                return {"content": content.decode()}
+        return await bytes_fields(content, partial(self._client.keep_content, project))
+
     async def move(
         self,
         caller: Caller,
@@ -212,7 +224,7 @@ class Knowledge:
         await self._outcome(Receipt(token, "", duplicate=True), wait)
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
-        with contextlib.suppress(Unavailable):
+        with suppress(Unavailable):
             return (await self._client.wait([receipt], wait))[receipt.token]
         return None
 

@@ -25,8 +25,8 @@ class KeptContents:
     store: Store
     archive: Archive
 
-    async def fetch(self, project: str, sha256: str) -> str:
-        """Read a content by its hash in hex.
+    async def fetch(self, project: str, sha256: str) -> bytes:
+        """Read the bytes of a content by its hash in hex.
 
         Raises:
             UnsupportedContent: it is not stored, or it is short and only in the archive.
@@ -37,7 +37,7 @@ class KeptContents:
             return await self.store.get_content(project, sha256)
         except UnsupportedContent:
             content = await self.archive.content(project, sha256)
-            if content is None or len(content.encode()) < SMALLEST_REFERRED_BYTES:
+            if content is None or len(content) < SMALLEST_REFERRED_BYTES:
                 raise
             return content
 
@@ -46,10 +46,10 @@ class KeptContents:
 class Texts:
     """Contents by SHA-256 in hex. ``damaged``: archive files whose contents can't be read."""
 
-    by_hash: Mapping[str, str]
+    by_hash: Mapping[str, bytes]
     damaged: tuple[DamagedSegment, ...] = ()
 
-    async def fetch(self, project: str, sha256: str) -> str:
+    async def fetch(self, project: str, sha256: str) -> bytes:
         """Return one of the contents.
 
         Raises:

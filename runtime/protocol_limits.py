@@ -11,7 +11,9 @@ __all__ = [
     "COLLECTIONS",
     "CONTEXT_TOKENS",
     "EVENT_BYTES",
+    "INLINE_CONTENT_BYTES",
     "INLINE_CONTENT_CHARACTERS",
+    "KINDS",
     "METADATA_BYTES",
     "METADATA_ENTRIES",
     "QUERY_CHARACTERS",
@@ -20,10 +22,16 @@ __all__ = [
     "TITLE_CHARACTERS",
     "URI_BYTES",
     "USUAL_RESULTS",
+    "WARNINGS",
+    "WARNING_CHARACTERS",
 ]
 
 EVENT_BYTES = 32 * 2**20
 INLINE_CONTENT_CHARACTERS = 4 * 2**20
+INLINE_CONTENT_BYTES = 4 * 2**20
+"""Most bytes of a content that is not text, before base64."""
+
+KINDS = 32
 URI_BYTES = 2048
 TITLE_CHARACTERS = 512
 COLLECTIONS = 32
@@ -36,3 +44,5 @@ USUAL_RESULTS = 10
 """Number of results for a question that does not name one."""
 
 CONTEXT_TOKENS = 128_000
+WARNINGS = 16
+WARNING_CHARACTERS = 300

@@ -246,7 +246,11 @@ class Settings(BaseSettings):
     )
     max_document_bytes: PositiveInt = Field(
         default=2 * 2**20,
-        description="Larger documents are skipped by sources and refused by workers.",
+        description="Larger texts are skipped by sources and refused by workers.",
+    )
+    max_binary_bytes: PositiveInt = Field(
+        default=32 * 2**20,
+        description="The same for documents that are not text, such as PDF files.",
     )
     inline_content_bytes: PositiveInt = Field(
         default=256 * 2**10, description="Larger content is sent by reference, not in the event."

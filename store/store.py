@@ -229,19 +229,19 @@ class Store:
         async with self._database.scope(project_id) as connection:
             await ledger.record(connection, project_id, [entry])
 
-    async def put(self, project: str, content: str) -> ContentReference:
+    async def put(self, project: str, content: str | bytes) -> ContentReference:
         """Store content that is too large for an event.
 
         Raises:
-            UnsupportedContent: the content is not text.
+            UnsupportedContent: the content is a text that Postgres cannot store.
             LimitExceeded: the content is too large.
         """
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             return await contents.put(connection, project_id, content)
 
-    async def get_content(self, project: str, sha256: str) -> str:
-        """Content by its hash (hex).
+    async def get_content(self, project: str, sha256: str) -> bytes:
+        """Bytes of a content by its hash (hex), of a text in UTF-8.
 
         Raises:
             UnsupportedContent: the project has no content with this hash.

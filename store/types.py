@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,7 @@ __all__ = [
     "SearchRequest",
     "Vector",
     "columns_of",
+    "locator_text",
     "origin_of",
 ]
 
@@ -36,7 +38,8 @@ class ChunkWrite:
     ``content_hash`` (32 bytes) is the SHA-256 of the embedded text (header and text) and, for a
     private document, of its agent: under one model, equal hashes have equal vectors. ``content`` is
     the source text itself. Without a ``vector``, the chunk gets the cached vector of its text, or
-    stays pending until it has one. With an empty ``model``, it gets no vector.
+    stays pending until it has one. With an empty ``model``, it gets no vector. ``locator`` is its
+    place in a document that is not text, as ``content.places`` makes it.
     """
 
     ordinal: int
@@ -51,6 +54,7 @@ class ChunkWrite:
     symbol: str | None = None
     heading_path: tuple[str, ...] = ()
     header: str = ""
+    locator: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class DocumentWrite:
     ``batch``: the import that the change belongs to. ``tokens_embedded`` and ``cost_usd`` were
     spent on the given vectors.
     ``expected_hash``: the change is applied only to a document with this content hash.
+    ``warnings``: parts of the document that could not be read.
     """
 
     event_id: str
@@ -89,6 +94,7 @@ class DocumentWrite:
     tokens_embedded: int = 0
     cost_usd: float = 0.0
     expected_hash: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def log_position(self) -> LogPosition:
@@ -179,12 +185,18 @@ class ChunkRow:
     start_line: int
     end_line: int
     page: int | None
+    locator: Mapping[str, Any] | None
     symbol: str | None
     heading_path: tuple[str, ...]
     commit: str | None
     permalink_template: str | None
     metadata: Mapping[str, Scalar]
     tokens: int
+
+
+def locator_text(locator: Mapping[str, Any] | None) -> str | None:
+    """JSON of a chunk's locator, equal for equal locators."""
+    return None if locator is None else json.dumps(locator, sort_keys=True)
 
 
 def origin_of(row: Mapping[str, Any]) -> Origin | None:

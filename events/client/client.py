@@ -268,7 +268,7 @@ class Client(DocumentMethods):
             ) from None
         return outcomes
 
-    async def keep_content(self, project: str, content: str) -> ContentReference:
+    async def keep_content(self, project: str, content: str | bytes) -> ContentReference:
         """Store content that is too big for any event, for a change with ``content_ref``.
 
         Raises:

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from events.client.publisher import Receipt
-from events.models import DocumentChange, DocumentChanged, Kind, first_problem
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    Kind,
+    content_hash,
+    first_problem,
+)
 from events.names import Lane
+from runtime import protocol_limits
 from runtime.errors import UsageError
 
-__all__ = ["DocumentMethods"]
+__all__ = ["DocumentMethods", "bytes_fields"]
+
+
+async def bytes_fields(
+    content: bytes, keep: Callable[[bytes], Awaitable[ContentReference]]
+) -> dict[str, Any]:
+    """Return the fields of a ``DocumentChange`` for a content that is not text.
+
+    ``keep`` stores a content that is too big for an event.
+    """
+    if len(content) <= protocol_limits.INLINE_CONTENT_BYTES:
+        return {"content_base64": b64encode(content).decode()}
+    return {"content_ref": await keep(content), "content_hash": content_hash(content)}
 
 
 class DocumentMethods(ABC):
@@ -29,11 +51,15 @@ class DocumentMethods(ABC):
     ) -> Receipt:
         """Publish one change."""
 
+    @abstractmethod
+    async def keep_content(self, project: str, content: str | bytes) -> ContentReference:
+        """Store content outside of events."""
+
     async def upsert(
         self,
         project: str,
         uri: str,
-        content: str,
+        content: str | bytes,
         *,
         title: str | None = None,
         kind: Kind | None = None,
@@ -51,7 +77,8 @@ class DocumentMethods(ABC):
         Args:
             project: the project of the document; its first document creates it.
             uri: name of the document in its project.
-            content: the whole text, at most 4 Mi characters (see ``keep_content``).
+            content: the whole text, at most 4 Mi characters (see ``keep_content``), or the bytes of
+                a document that is not text, such as a PDF file.
             title: title of the document, shown in results.
             kind: kind of the content; detected from ``media_type``, uri and text if None.
             media_type: media type of the content, such as ``text/markdown``.
@@ -93,7 +120,7 @@ class DocumentMethods(ABC):
         project: str,
         uri: str,
         old_uri: str,
-        content: str,
+        content: str | bytes,
         *,
         title: str | None = None,
         kind: Kind | None = None,
@@ -155,6 +182,10 @@ class DocumentMethods(ABC):
         self, event_id: str | None, lane: Lane, *, durable: bool, **data: Any
     ) -> Receipt:
         identity = {} if event_id is None else {"id": event_id}
+        content = data.get("content")
+        if isinstance(content, bytes):
+            del data["content"]
+            data |= await bytes_fields(content, partial(self.keep_content, data["project"]))
         try:
             change = DocumentChange.model_validate(data)
             event = DocumentChanged(data=change, **identity)

@@ -35,7 +35,7 @@ _CHUNK_BYTES = 4 * 2**20
 class ContentStore(Protocol):
     """Storage of content that is too big for an event."""
 
-    async def put(self, project: str, content: str) -> ContentReference:
+    async def put(self, project: str, content: str | bytes) -> ContentReference:
         """Store content under its hash; storing it again changes nothing."""
 
 
@@ -166,7 +166,7 @@ class Publisher:
             size_bytes += len(outgoing.body)
         return _accepted(receipts + await send(chunk))
 
-    async def keep_content(self, project: str, content: str) -> ContentReference:
+    async def keep_content(self, project: str, content: str | bytes) -> ContentReference:
         """Store content outside of events.
 
         Raises:
@@ -255,8 +255,9 @@ class Publisher:
 
     async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:
         data = change.data
-        size_bytes = 0 if data.content is None else len(data.content.encode())
-        if data.content is None or size_bytes <= self._inline_limit_bytes:
+        body = data.body
+        size_bytes = 0 if body is None else len(body.encode() if isinstance(body, str) else body)
+        if body is None or size_bytes <= self._inline_limit_bytes:
             return change
         if self._content_store is None:
             raise LimitExceeded(
@@ -267,8 +268,9 @@ class Publisher:
             )
         update = {
             "content": None,
-            "content_ref": await self.keep_content(data.project, data.content),
-            "content_hash": content_hash(data.content),
+            "content_base64": None,
+            "content_ref": await self.keep_content(data.project, body),
+            "content_hash": content_hash(body),
         }
         return change.model_copy(update={"data": data.model_copy(update=update)})
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from events.client.operator_client import OperatorClient
 from events.models import QueryAnswer
-from gateway.answer_view import citation, print_results
+from gateway.answer_view import print_results
 from gateway.clients import check_signing_key, open_client, open_database
 from gateway.demonstration import Demonstration, choose
 from gateway.output import print_json, printable, stderr, stdout
@@ -53,7 +53,7 @@ class _Reply:
     @property
     def citations(self) -> list[str]:
         """Citations, best first."""
-        return [citation(result.citation) for result in self.answer.results]
+        return [result.citation.place for result in self.answer.results]
 
 
 @dataclass

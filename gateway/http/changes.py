@@ -31,7 +31,6 @@ from runtime.errors import (
     LimitExceeded,
     MalformedEvent,
     UnknownProject,
-    UnsupportedContent,
     UsageError,
 )
 
@@ -108,7 +107,7 @@ async def put_document(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Publish a document; the body is its content, in UTF-8.
+    """Publish a document; the body is its content: text in UTF-8, or a file such as a PDF.
 
     With `Prefer: wait=N`, the response has the outcome if it comes within N seconds.
     """
@@ -120,7 +119,7 @@ async def put_document(
         change="upsert",
         project=project,
         uri=options.uri,
-        content=_text(content),
+        **await services.knowledge.content_fields(project, content),
         kind=options.kind,
         title=options.title,
         collections=tuple(options.collection),
@@ -240,16 +239,6 @@ def _agent(caller: Caller, *, private: bool) -> str | None:
             "leave `private` out, or use a key with an agent",
         )
     return caller.agent
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise UnsupportedContent(
-            f"the body is not UTF-8: byte {error.start} is {content[error.start]:#04x}",
-            "send text in UTF-8",
-        ) from None
 
 
 def _media_type(request: Request) -> str | None:

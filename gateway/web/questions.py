@@ -218,7 +218,6 @@ def _result(
         spans=spans or word_spans(result.content, question),
     )
     window = best_window(lines, _SHOWN_LINES)
-    place = f"{source.uri}:{source.start_line}-{source.end_line}"
     href = address(
         "/document",
         project=project,
@@ -228,7 +227,7 @@ def _result(
     return Result(
         number=number,
         uri=source.uri,
-        place=place if source.page is None else f"{source.uri} page {source.page}",
+        place=source.place,
         href=f"{href}#L{source.start_line}",
         name=source.symbol or " > ".join(source.heading_path),
         kind=result.kind.value,

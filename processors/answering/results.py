@@ -8,6 +8,7 @@ from urllib.parse import quote
 from events.models import (
     Citation,
     Kind,
+    PageBox,
     Query,
     RetrieverScore,
     Scores,
@@ -73,7 +74,7 @@ class Assembler:
 
 def _passage(number: int, result: SearchResult) -> str:
     citation = result.citation
-    return f"[{number}] {citation.uri}:{citation.start_line}-{citation.end_line}\n{result.content}"
+    return f"[{number}] {citation.place}\n{result.content}"
 
 
 def _result(row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None) -> SearchResult:
@@ -109,11 +110,16 @@ def _matches(row: ChunkRow, weights: Mapping[str, float]) -> tuple[TermMatch, ..
 
 
 def _citation(row: ChunkRow) -> Citation:
+    locator = row.locator or {}
     return Citation(
         uri=row.uri,
         start_line=row.start_line,
         end_line=row.end_line,
         page=row.page,
+        pages=tuple(_page_box(box) for box in locator.get("pages", ())),
+        fragment=locator.get("fragment"),
+        speakers=tuple(locator.get("speakers", ())),
+        times=locator.get("times"),
         symbol=row.symbol,
         heading_path=row.heading_path,
         commit=row.commit,
@@ -121,15 +127,32 @@ def _citation(row: ChunkRow) -> Citation:
     )
 
 
+def _lines(row: ChunkRow) -> tuple[int, int]:
+    """First and last line in the original where it is text, else in the extracted text."""
+    lines = (row.locator or {}).get("lines")
+    return (row.start_line, row.end_line) if lines is None else (lines[0], lines[1])
+
+
+def _page_box(box: Sequence[float]) -> PageBox:
+    page, left, bottom, right, top = box
+    return PageBox(page=int(page), left=left, bottom=bottom, right=right, top=top)
+
+
 def permalink(row: ChunkRow) -> str | None:
-    """Fill commit, path and lines into the document's permalink template, if it has one."""
+    """Fill the document's permalink template, if it has one, with the place of a chunk.
+
+    The placeholders are ``{commit}``, ``{path}``, ``{start}``, ``{end}`` and ``{fragment}``.
+    """
     if row.permalink_template is None:
         return None
+    start_line, end_line = _lines(row)
+    fragment = (row.locator or {}).get("fragment", "")
     values = {
         "{commit}": quote(row.commit or "HEAD", safe=""),
         "{path}": quote(row.uri),
-        "{start}": str(row.start_line),
-        "{end}": str(row.end_line),
+        "{start}": str(start_line),
+        "{end}": str(end_line),
+        "{fragment}": quote(fragment, safe="=&!:,-"),
     }
     link = row.permalink_template
     for placeholder, value in values.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from processors.chunking.registry import CHUNKERS, CHUNKING_VERSION, Chunking, chunk
-from processors.chunking.types import Chunk, Chunker, CountTokens, Source
+from processors.chunking.registry import CHUNKERS, CHUNKING_VERSION, Chunking, cut
+from processors.chunking.types import Chunk, Chunker, CountTokens, Cut, Source
 
 __all__ = [
     "CHUNKERS",
@@ -12,6 +12,7 @@ __all__ = [
     "Chunker",
     "Chunking",
     "CountTokens",
+    "Cut",
     "Source",
-    "chunk",
+    "cut",
 ]

@@ -1,4 +1,4 @@
-"""Kinds of content: their detection, their chunkers, and the versions of chunking."""
+"""Chunkers of the kinds of content, and the versions of chunking."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from pathlib import PurePosixPath
 from typing import Self
 from urllib.parse import urlsplit
 
+from content.registry import extract, is_rendered
 from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.chunkers.conversation import chunk_conversation
 from processors.chunking.chunkers.markdown import chunk_markdown
 from processors.chunking.chunkers.openapi import chunk_openapi
+from processors.chunking.chunkers.rendition import chunk_rendition
 from processors.chunking.chunkers.rst import chunk_rst
 from processors.chunking.chunkers.text import chunk_text
 from processors.chunking.packing.outline import SIZES
-from processors.chunking.types import Chunk, Chunker, CountTokens, Source
+from processors.chunking.types import Chunk, Chunker, CountTokens, Cut, Source
 from runtime.errors import UnsupportedContent, UsageError
 
-__all__ = ["CHUNKERS", "CHUNKING_VERSION", "Chunking", "chunk", "kind_of", "language_of"]
+__all__ = ["CHUNKERS", "CHUNKING_VERSION", "Chunking", "cut", "kind_of", "language_of"]
 
 _LINE_END = re.compile(r"\r+\n")
 
@@ -79,19 +81,43 @@ class Chunking:
         return model_tokens if self.limit_tokens is None else min(model_tokens, self.limit_tokens)
 
 
-def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+_AS_TEXT = {
+    "conversation": "",
+    "openapi": "it is no valid description of an API, so it was cut as a text",
+}
+"""Kinds that are cut as texts if they cannot be extracted, each with the warning about it."""
+
+
+def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
 
     Raises:
-        UnsupportedContent: this kind has no chunker.
-        LimitExceeded: the limit is too small for a single character.
+        UnsupportedContent: this kind has no chunker, or its text cannot be extracted.
+        LimitExceeded: the limit is too small for a single character, or the document has too many
+            parts.
     """
-    source = _with_plain_line_ends(source)
+    if not is_rendered(source.kind):
+        return Cut(_cut_text(source, limit_tokens, count))
+    content = source.content
+    raw = content.encode() if isinstance(content, str) else content
+    try:
+        rendition = extract(source.kind, raw)
+    except UnsupportedContent:
+        if source.kind not in _AS_TEXT or isinstance(content, bytes):
+            raise
+        warning = _AS_TEXT[source.kind]
+        chunks = _cut_text(source, limit_tokens, count)
+        return Cut(chunks, warnings=(warning,) if warning else ())
+    chunks = chunk_rendition(source, rendition, limit_tokens, count)
+    return Cut(chunks, rendition.title, rendition.warnings)
+
+
+def _cut_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     chunker = CHUNKERS.get(source.kind)
     if chunker is None:
         kinds = ", ".join(CHUNKERS)
         raise UnsupportedContent(f"no chunker for {source.kind!r}", f"publish it as one of {kinds}")
-    return chunker(source, limit_tokens, count)
+    return chunker(_with_plain_line_ends(source), limit_tokens, count)
 
 
 def _with_plain_line_ends(source: Source) -> Source:
@@ -99,9 +125,9 @@ def _with_plain_line_ends(source: Source) -> Source:
 
     Lines keep their numbers: a ``\r`` without ``\n`` becomes a blank.
     """
-    if "\r" not in source.content:
+    if "\r" not in source.text:
         return source
-    return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))
+    return replace(source, content=_LINE_END.sub("\n", source.text).replace("\r", " "))
 
 
 _LANGUAGE_BY_SUFFIX: dict[str, str] = {

@@ -21,7 +21,7 @@ from store.archive import Archive, DamagedSegment
 from store.documents.digests import StoredDigest
 from store.generations.catalog import Generation, Recipe
 
-__all__ = ["LogSnapshot", "ProjectContext", "read_log", "texts_in_streams", "whole_changes"]
+__all__ = ["LogSnapshot", "ProjectContext", "contents_in_streams", "read_log", "whole_changes"]
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ async def read_log(
     return log
 
 
-async def texts_in_streams(context: ProjectContext, hashes: Collection[str]) -> dict[str, str]:
-    """Read texts by hash in hex, as far as the streams have them.
+async def contents_in_streams(context: ProjectContext, hashes: Collection[str]) -> dict[str, bytes]:
+    """Read contents by hash in hex, as far as the streams have them.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -145,13 +145,13 @@ async def texts_in_streams(context: ProjectContext, hashes: Collection[str]) -> 
         if (reference := entry.change.event.data.content_ref) is not None
         and reference.sha256 in hashes
     }
-    texts: dict[str, str] = {}
+    contents: dict[str, bytes] = {}
     for sha256, entry in wanted.items():
         async for change in whole_changes(context, [entry]):
-            text = change.event.data.content
-            if text is not None:
-                texts[sha256] = text
-    return texts
+            body = change.event.data.body
+            if body is not None:
+                contents[sha256] = body.encode() if isinstance(body, str) else body
+    return contents
 
 
 async def whole_changes(

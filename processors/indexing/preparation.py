@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from events.models import DocumentChange, content_hash
+from content.detection import decode, detect
+from content.registry import is_rendered
+from events.models import DocumentChange, Kind, content_hash
 from events.streams.changes import LoggedChange
-from processors.chunking.registry import Chunking, kind_of, language_of
+from processors.chunking.registry import Chunking
 from processors.chunking.sandbox.pool import ChunkingPool
-from processors.chunking.types import Chunk, Source
+from processors.chunking.types import Chunk, Cut, Source
 from processors.embedders.embedder import Embedder, Urgency
-from runtime import metrics
+from runtime import metrics, protocol_limits
 from runtime.errors import LimitExceeded, MalformedEvent, Poison
 from runtime.traces import staged
 from store.generations.catalog import Generation, Recipe
@@ -27,6 +29,7 @@ from store.search.keyword.tokenizer import require_known_terms
 from store.types import ChunkWrite, DocumentWrite, Vector
 
 __all__ = [
+    "ContentSizes",
     "CutDocument",
     "Cutter",
     "EmbeddedDocument",
@@ -129,14 +132,14 @@ class Cutter:
         by_limit: defaultdict[int, list[ResolvedDocument]] = defaultdict(list)
         for document in documents:
             if document.data.change == "delete":
-                cut.append(_document(document, (), recipe))
+                cut.append(_document(document, Cut(()), recipe))
                 continue
             model = await self._models.loaded(recipe.model_of(document.kind))
             by_limit[chunking.limit(model.limit_tokens)].append(document)
         failures: list[Failure] = []
         for limit_tokens, group in by_limit.items():
             sources = [_source(document) for document in group]
-            results = await self._pool.chunk(sources, limit_tokens)
+            results = await self._pool.cut(sources, limit_tokens)
             for document, result in zip(group, results, strict=True):
                 if isinstance(result, Poison):
                     failures.append(Failure(document.change, result))
@@ -145,26 +148,38 @@ class Cutter:
         return cut, failures
 
 
-def _document(document: ResolvedDocument, chunks: Sequence[Chunk], recipe: Recipe) -> CutDocument:
-    return CutDocument(document, tuple(chunks), recipe.model_of(document.kind))
+def _document(document: ResolvedDocument, cut: Cut, recipe: Recipe) -> CutDocument:
+    return CutDocument(document, cut, recipe.model_of(document.kind))
 
 
 def _source(document: ResolvedDocument) -> Source:
     data = document.data
-    language = language_of(data.uri, data.media_type, document.content)
-    return Source(data.uri, document.content, document.kind, language, data.title, data.media_type)
+    return Source(
+        data.uri, document.content, document.kind, document.language, data.title, data.media_type
+    )
 
 
-FetchContent = Callable[[str, str], Awaitable[str]]
-"""Fetch content by project and SHA-256 in hex; raises ``UnsupportedContent`` if it is missing."""
+FetchContent = Callable[[str, str], Awaitable[bytes]]
+"""Fetch the bytes of a content by project and SHA-256 in hex.
+
+Raises ``UnsupportedContent`` if it is missing.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSizes:
+    """Most bytes of a text, and of a document that is not text."""
+
+    text_bytes: int
+    binary_bytes: int
 
 
 class Resolver:
     """Fetches content that was published by reference."""
 
-    def __init__(self, fetch: FetchContent, max_document_bytes: int) -> None:
+    def __init__(self, fetch: FetchContent, sizes: ContentSizes) -> None:
         self._fetch = fetch
-        self._max_document_bytes = max_document_bytes
+        self._sizes = sizes
 
     @staged("resolve")
     async def resolve(
@@ -182,15 +197,22 @@ class Resolver:
 
     async def _resolve(self, change: LoggedChange) -> ResolvedDocument:
         data = change.event.data
+        if data.change == "delete":
+            return ResolvedDocument(change, "", data.kind or Kind.TEXT)
         content = await self._content(data)
-        self._check_size(data, len(content.encode()))
-        kind = data.kind or kind_of(data.uri, data.media_type, content)
-        return ResolvedDocument(change, content, str(kind))
+        raw = content.encode() if isinstance(content, str) else content
+        detection = detect(data.uri, data.media_type, raw, data.kind)
+        if isinstance(content, bytes) and not is_rendered(detection.kind):
+            content = decode(raw)
+        self._check_size(data, content)
+        return ResolvedDocument(
+            change, content, detection.kind, detection.language, detection.warnings
+        )
 
-    async def _content(self, data: DocumentChange) -> str:
+    async def _content(self, data: DocumentChange) -> str | bytes:
         if data.content_ref is None:
-            return data.content or ""
-        self._check_size(data, data.content_ref.size_bytes)
+            return data.body or ""
+        self._check_bytes(data, data.content_ref.size_bytes)
         content = await self._fetch(data.project, data.content_ref.sha256)
         if content_hash(content) != data.content_ref.sha256:
             raise MalformedEvent(
@@ -198,11 +220,24 @@ class Resolver:
             )
         return content
 
-    def _check_size(self, data: DocumentChange, size: int) -> None:
-        if size > self._max_document_bytes:
+    def _check_size(self, data: DocumentChange, content: str | bytes) -> None:
+        if isinstance(content, bytes):
+            self._check_bytes(data, len(content))
+            return
+        size, most = len(content.encode()), self._sizes.text_bytes
+        if size > most:
             raise LimitExceeded(
-                f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}",
+                f"{data.uri}: {size:,} bytes, over the limit of {most:,}",
                 "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES",
+            )
+
+    def _check_bytes(self, data: DocumentChange, size: int) -> None:
+        """Check the size of a content that may be text or not: the larger limit holds."""
+        most = max(self._sizes.text_bytes, self._sizes.binary_bytes)
+        if size > most:
+            raise LimitExceeded(
+                f"{data.uri}: {size:,} bytes, over the limit of {most:,}",
+                "split it, or raise HEADRACE_MAX_BINARY_BYTES",
             )
 
 
@@ -216,11 +251,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class ResolvedDocument:
-    """A change with its content; ``content`` is empty for a delete."""
+    """A change with its content; ``content`` is empty for a delete.
+
+    ``content`` is the decoded text of a kind of texts, or the bytes of a kind that is extracted.
+    """
 
     change: LoggedChange
-    content: str
+    content: str | bytes
     kind: str
+    language: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def data(self) -> DocumentChange:
@@ -230,7 +270,11 @@ class ResolvedDocument:
     @cached_property
     def content_hash(self) -> str | None:
         """SHA-256 of the content in hex. It is None for a delete."""
-        return None if self.data.change == "delete" else content_hash(self.content)
+        if self.data.change == "delete":
+            return None
+        if self.data.content_ref is not None:
+            return self.data.content_ref.sha256
+        return self.data.content_hash or content_hash(self.data.body or "")
 
 
 @dataclass(frozen=True)
@@ -238,8 +282,18 @@ class CutDocument:
     """A document in chunks, with the name of the model that embeds them."""
 
     resolved: ResolvedDocument
-    chunks: tuple[Chunk, ...]
+    cut: Cut
     model: str
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """Chunks in the order of the document."""
+        return self.cut.chunks
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of detection and extraction, for the outcome of the change."""
+        return (*self.resolved.warnings, *self.cut.warnings)[: protocol_limits.WARNINGS]
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -278,7 +332,7 @@ class CutDocument:
             content_hash=self.resolved.content_hash,
             kind=self.resolved.kind,
             media_type=data.media_type,
-            title=data.title,
+            title=data.title or self.cut.title,
             commit=data.commit,
             permalink_template=data.permalink_template,
             collections=data.collections,
@@ -293,6 +347,7 @@ class CutDocument:
             origin=data.origin,
             batch=change.event.batch,
             expected_hash=data.expected_hash,
+            warnings=self.warnings,
         )
 
 
@@ -325,6 +380,7 @@ def _chunk_write(
         model=model,
         vector=vector,
         page=chunk.page,
+        locator=chunk.locator,
         symbol=chunk.symbol,
         heading_path=chunk.heading_path,
         header=chunk.header,

@@ -175,6 +175,7 @@ def result_of(
         tokens_embedded=0 if document is None else document.tokens_embedded,
         cost_usd=0.0 if document is None else document.cost_usd,
         searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+        warnings=() if document is None else document.write.warnings,
     )
 
 

@@ -10,7 +10,14 @@ from events.rate_limits import RateLimiter
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders import Embedders, tokenizer_path
 from processors.embedding.single_flight import LiveEmbedding
-from processors.indexing.preparation import Cutter, FetchContent, Preparer, Resolver, VectorStep
+from processors.indexing.preparation import (
+    ContentSizes,
+    Cutter,
+    FetchContent,
+    Preparer,
+    Resolver,
+    VectorStep,
+)
 from processors.recipes import model_options, rate_limits
 from processors.wiring.servers import Servers, open_servers
 from runtime.cores import parser_processes
@@ -33,7 +40,10 @@ class Foundation(Servers):
         Without ``vectors``, the write gets cached vectors only; the second stage makes the others.
         """
         return Preparer(
-            Resolver(fetch, self.settings.max_document_bytes),
+            Resolver(
+                fetch,
+                ContentSizes(self.settings.max_document_bytes, self.settings.max_binary_bytes),
+            ),
             Cutter(self.pool, self.embedders),
             vectors or LiveEmbedding(self.store, None),
         )

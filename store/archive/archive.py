@@ -88,14 +88,14 @@ class Archive:
                 if change.event.data.project == project:
                     yield change
 
-    async def content(self, project: str, sha256: str) -> str | None:
-        """Content by its hash (hex). Returns None if it does not exist; see ``contents``."""
+    async def content(self, project: str, sha256: str) -> bytes | None:
+        """Bytes of a content by its hash (hex), or None if it does not exist; see ``contents``."""
         return (await self.contents(project, [sha256])).get(sha256)
 
     async def contents(
         self, project: str, sha256s: Collection[str], *, damaged: Report = raise_damage
-    ) -> dict[str, str]:
-        """Contents by their hashes (hex), verified; contents that do not exist are absent.
+    ) -> dict[str, bytes]:
+        """Bytes of contents by their hashes (hex), verified; contents that do not exist are absent.
 
         Contents that were published by reference but are not archived yet are looked up too.
 
@@ -106,12 +106,12 @@ class Archive:
         if project_id is None:
             return {}
         hashes = list(dict.fromkeys(sha256s))
-        texts: dict[str, str] = {}
+        by_hash: dict[str, bytes] = {}
         for start in range(0, len(hashes), _CONTENTS_AT_ONCE):
             part = hashes[start : start + _CONTENTS_AT_ONCE]
-            texts |= await self._reader.contents(project_id, part, damaged)
-        absent = [sha256 for sha256 in hashes if sha256 not in texts]
-        return texts | (await self._index.references(project_id, absent) if absent else {})
+            by_hash |= await self._reader.contents(project_id, part, damaged)
+        absent = [sha256 for sha256 in hashes if sha256 not in by_hash]
+        return by_hash | (await self._index.references(project_id, absent) if absent else {})
 
     async def statistics(self, project: str) -> ArchiveStatistics | None:
         """Statistics of a project's archive. Returns None if the project does not exist."""

@@ -16,28 +16,29 @@ __all__ = ["Claims", "claim", "reference"]
 class Claims:
     """Changes without content, and the contents that they came with.
 
-    ``contents``: text by hash (hex), or None if the change had a reference only.
+    ``contents``: bytes by hash (hex), or None if the change had a reference only.
     """
 
     changes: tuple[LoggedChange, ...]
-    contents: Mapping[str, str | None]
+    contents: Mapping[str, bytes | None]
 
     @property
-    def inline(self) -> dict[str, str]:
-        """The contents whose text is included."""
-        return {sha256: text for sha256, text in self.contents.items() if text is not None}
+    def inline(self) -> dict[str, bytes]:
+        """The contents whose bytes are included."""
+        return {sha256: raw for sha256, raw in self.contents.items() if raw is not None}
 
 
 def claim(changes: Iterable[LoggedChange]) -> Claims:
     """Separate changes from contents; of changes with the same log position, keep the first."""
     claimed: dict[LogPosition, LoggedChange] = {}
-    contents: dict[str, str | None] = {}
+    contents: dict[str, bytes | None] = {}
     for change in changes:
-        text = change.event.data.content
-        reduced = change if text is None else _without_content(change, text)
+        body = change.event.data.body
+        raw = body.encode() if isinstance(body, str) else body
+        reduced = change if raw is None else _without_content(change, raw)
         sha256 = reference(reduced)
         if sha256 is not None:
-            contents[sha256] = contents.get(sha256) or text
+            contents[sha256] = contents.get(sha256) or raw
         claimed.setdefault(change.log_position, reduced)
     return Claims(tuple(claimed.values()), contents)
 
@@ -48,11 +49,14 @@ def reference(change: LoggedChange) -> str | None:
     return None if content_ref is None else content_ref.sha256
 
 
-def _without_content(change: LoggedChange, text: str) -> LoggedChange:
-    sha256 = content_hash(text)
-    content_ref = ContentReference(sha256=sha256, size_bytes=len(text.encode()))
-    data = change.event.data.model_copy(
-        update={"content": None, "content_ref": content_ref, "content_hash": sha256}
-    )
+def _without_content(change: LoggedChange, raw: bytes) -> LoggedChange:
+    sha256 = content_hash(raw)
+    update = {
+        "content": None,
+        "content_base64": None,
+        "content_ref": ContentReference(sha256=sha256, size_bytes=len(raw)),
+        "content_hash": sha256,
+    }
+    data = change.event.data.model_copy(update=update)
     event = change.event.model_copy(update={"data": data})
     return LoggedChange(change.log_position, event)

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from store.archive.blocks import HEADER_BYTES, BadBlock, Compressor, Decompressor, framed
 
-__all__ = ["PACK_BYTES", "PACK_CONTENTS", "Pack", "Span", "coalesced", "encode_contents", "text_of"]
+__all__ = [
+    "PACK_BYTES",
+    "PACK_CONTENTS",
+    "Pack",
+    "Span",
+    "bytes_of",
+    "coalesced",
+    "encode_contents",
+]
 
 PACK_BYTES = 16 * 2**20
 PACK_CONTENTS = 10_000
@@ -70,12 +78,12 @@ class Pack:
         return sum(span.raw_size for span in self.spans)
 
 
-def encode_contents(contents: Mapping[str, str]) -> Iterator[Pack]:
-    """Build packs from texts by hash (hex); all but the last are full."""
+def encode_contents(contents: Mapping[str, bytes]) -> Iterator[Pack]:
+    """Build packs from contents by hash (hex); all but the last are full."""
     compressor = Compressor()
     pack = Pack()
-    for name, text in contents.items():
-        raw, sha256 = text.encode(), bytes.fromhex(name)
+    for name, raw in contents.items():
+        sha256 = bytes.fromhex(name)
         pack.add(compressor.block(raw, sha256), sha256, len(raw))
         if pack.is_full:
             yield pack
@@ -98,12 +106,12 @@ def coalesced(spans: Iterable[Span]) -> Iterator[list[Span]]:
         yield run
 
 
-def text_of(decompressor: Decompressor, frame: bytes, span: Span) -> str:
-    """Decode the content of a span.
+def bytes_of(decompressor: Decompressor, frame: bytes, span: Span) -> bytes:
+    """Decompress the content of a span.
 
     Raises:
         BadBlock: the frame differs from what was written.
     """
     if len(frame) != span.size:
         raise BadBlock("the file ends before it")
-    return decompressor.raw(frame, span.raw_size, span.sha256).decode()
+    return decompressor.raw(frame, span.raw_size, span.sha256)

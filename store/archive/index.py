@@ -131,8 +131,8 @@ class Index:
         async with self._database.scope(project_id) as connection:
             return await contents.sizes(connection, project_id, hashes)
 
-    async def references(self, project_id: int, hashes: Collection[str]) -> dict[str, str]:
-        """The contents among these that were published by reference and are stored."""
+    async def references(self, project_id: int, hashes: Collection[str]) -> dict[str, bytes]:
+        """Bytes of the contents among these that were published by reference and are stored."""
         async with self._database.scope(project_id) as connection:
             return await contents.read(connection, project_id, hashes)
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Decompressor, blocks
-from store.archive.content_files import Span, coalesced, text_of
+from store.archive.content_files import Span, bytes_of, coalesced
 from store.archive.damage import DamagedSegment, Report
 from store.archive.event_files import decode_block
 from store.archive.files import Files
@@ -99,24 +99,24 @@ class Reader:
 
     async def contents(
         self, project_id: int, hashes: Collection[str], report: Report
-    ) -> dict[str, str]:
-        """Texts by hash; see ``Archive.contents``."""
+    ) -> dict[str, bytes]:
+        """Bytes by hash; see ``Archive.contents``."""
         packs = await self._index.spans(project_id, hashes)
         limit = asyncio.Semaphore(_PACKS_AT_ONCE)
 
-        async def read(pack: tuple[int, str], spans: Sequence[Span]) -> dict[str, str]:
+        async def read(pack: tuple[int, str], spans: Sequence[Span]) -> dict[str, bytes]:
             async with limit:
                 return await self._pack(project_id, pack, spans, report)
 
         parts = await asyncio.gather(*(read(pack, spans) for pack, spans in packs.items()))
-        return {sha256: text for part in parts for sha256, text in part.items()}
+        return {sha256: raw for part in parts for sha256, raw in part.items()}
 
     async def _pack(
         self, project_id: int, pack: tuple[int, str], spans: Sequence[Span], report: Report
-    ) -> dict[str, str]:
+    ) -> dict[str, bytes]:
         segment_id, path = pack
         try:
-            texts, bad_blocks = await asyncio.to_thread(self._read_spans, path, spans)
+            contents, bad_blocks = await asyncio.to_thread(self._read_spans, path, spans)
         except FileNotFoundError:
             if not await self._index.is_current(project_id, segment_id):
                 hashes = [span.sha256.hex() for span in spans]
@@ -125,13 +125,13 @@ class Reader:
             return {}
         if bad_blocks:
             report(self._damage(path, str(bad_blocks[0]), missing=len(bad_blocks)))
-        return texts
+        return contents
 
     def _read_spans(
         self, path: str, spans: Sequence[Span]
-    ) -> tuple[dict[str, str], list[BadBlock]]:
+    ) -> tuple[dict[str, bytes], list[BadBlock]]:
         decompressor = Decompressor()
-        texts: dict[str, str] = {}
+        contents: dict[str, bytes] = {}
         bad_blocks: list[BadBlock] = []
         runs = list(coalesced(spans))
         parts = self._storage.read_ranges(path, [(run[0].start, run[-1].end) for run in runs])
@@ -139,12 +139,12 @@ class Reader:
             for span in run:
                 offset = span.start - run[0].start
                 try:
-                    texts[span.sha256.hex()] = text_of(
+                    contents[span.sha256.hex()] = bytes_of(
                         decompressor, part[offset : offset + span.size], span
                     )
                 except BadBlock as error:
                     bad_blocks.append(error)
-        return texts, bad_blocks
+        return contents, bad_blocks
 
     def _damage(
         self, path: str, reason: str, numbers: Sequence[int] = (), missing: int = 0

@@ -28,7 +28,7 @@ from store.postgres.pool import Database
 
 __all__ = ["ArchiveRepair"]
 
-Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, bytes]]]
 
 
 class ArchiveRepair:

@@ -44,7 +44,7 @@ class Writing:
         self._folder = folder
         self.files: list[NewFile] = []
 
-    async def contents(self, contents: Mapping[str, str]) -> None:
+    async def contents(self, contents: Mapping[str, bytes]) -> None:
         """Write packs of texts by hash (hex)."""
         await asyncio.to_thread(self._write_contents, contents)
 
@@ -92,7 +92,7 @@ class Writing:
             )
         )
 
-    def _write_contents(self, contents: Mapping[str, str]) -> None:
+    def _write_contents(self, contents: Mapping[str, bytes]) -> None:
         for pack in encode_contents(contents):
             self.write_pack(pack)
 

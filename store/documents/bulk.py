@@ -17,7 +17,7 @@ from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.keyword import writer as keyword
 from store.search.keyword.writer import ChunkText, segments_of
-from store.types import ChunkWrite, DocumentWrite, Vector
+from store.types import ChunkWrite, DocumentWrite, Vector, locator_text
 
 __all__ = ["BulkWriter", "DocumentsInTheWay"]
 
@@ -25,7 +25,7 @@ _QUERIES = named("bulk")
 _STAGED = "staged_chunks"
 _COLUMNS = (
     *("id", "document_id", "agent", "model_id", "ordinal", "start_line", "end_line", "page"),
-    *("tokens", "symbol", "heading_path", "content_hash", "content", "header"),
+    *("locator", "tokens", "symbol", "heading_path", "content_hash", "content", "header"),
 )
 _NAMED_IN_ERRORS = 3
 
@@ -157,6 +157,7 @@ def _rows(chunks: Iterable[NewChunk], models: Mapping[str, int]) -> Iterator[tup
             chunk.start_line,
             chunk.end_line,
             chunk.page,
+            locator_text(chunk.locator),
             chunk.tokens,
             chunk.symbol,
             chunk.heading_path,

@@ -11,7 +11,7 @@ import asyncpg
 from pgvector import HalfVector
 
 from store.postgres.named_queries import named
-from store.types import ChunkWrite, Vector
+from store.types import ChunkWrite, Vector, locator_text
 
 __all__ = [
     "Difference",
@@ -40,8 +40,11 @@ _LARGE_TIMEOUT_S = 60.0
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
 """Everything that a chunk is found by: hash, model, symbol, headings. Equal chunks share it."""
 
-Location = tuple[int, int, int, int | None, int]
-"""Ordinal, start line, end line, page, tokens. A change of these does not require reindexing."""
+Location = tuple[int, int, int, int | None, str | None, int]
+"""Ordinal, start line, end line, page, locator as JSON with sorted keys, tokens.
+
+A change of these does not require reindexing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class NewChunk:
     def location(self) -> Location:
         """Location in the document, comparable with that of a stored chunk."""
         write = self.write
-        return write.ordinal, write.start_line, write.end_line, write.page, write.tokens
+        lines = write.start_line, write.end_line
+        return write.ordinal, *lines, write.page, locator_text(write.locator), write.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,9 @@ async def stored(
     for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
         identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
         lines = row["start_line"], row["end_line"]
-        location = row["ordinal"], *lines, row["page"], row["tokens"]
+        text = row["locator"]
+        locator = None if text is None else locator_text(json.loads(text))
+        location = row["ordinal"], *lines, row["page"], locator, row["tokens"]
         by_document[row["document_id"]].append(StoredChunk(row["id"], identity, location))
     return by_document
 

@@ -19,30 +19,26 @@ MAX_CONTENT_BYTES = 64 * 2**20
 _QUERIES = named("contents")
 
 
-async def put(connection: asyncpg.Connection, project_id: int, content: str) -> ContentReference:
-    """Store content; storing it again changes nothing.
+async def put(
+    connection: asyncpg.Connection, project_id: int, content: str | bytes
+) -> ContentReference:
+    """Store content, text or bytes; storing it again changes nothing.
 
     Raises:
-        UnsupportedContent: Postgres cannot store it as text.
+        UnsupportedContent: it is a text that Postgres cannot store.
         LimitExceeded: it is larger than ``MAX_CONTENT_BYTES``.
     """
+    text, raw = (content, None) if isinstance(content, str) else (None, content)
     data = _storable(content)
     digest = hashlib.sha256(data)
     await connection.execute(
-        _QUERIES["put_content"], project_id, digest.digest(), content, len(data)
+        _QUERIES["put_content"], project_id, digest.digest(), text, raw, len(data)
     )
     return ContentReference(sha256=digest.hexdigest(), size_bytes=len(data))
 
 
-def _storable(content: str) -> bytes:
-    try:
-        data = content.encode()
-    except UnicodeEncodeError as error:
-        raise UnsupportedContent(
-            "the content has lone surrogates, so it is not valid UTF-8"
-        ) from error
-    if b"\0" in data:
-        raise UnsupportedContent("the content has NUL characters, so it may be binary")
+def _storable(content: str | bytes) -> bytes:
+    data = _encoded(content) if isinstance(content, str) else content
     if len(data) > MAX_CONTENT_BYTES:
         raise LimitExceeded(
             f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}"
@@ -50,12 +46,24 @@ def _storable(content: str) -> bytes:
     return data
 
 
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedContent(
+            "the text has lone surrogates, so it is not valid UTF-8"
+        ) from error
+    if b"\0" in data:
+        raise UnsupportedContent("the text has NUL characters", "publish it as bytes")
+    return data
+
+
 async def read(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
-) -> dict[str, str]:
-    """Contents by their hashes (hex); contents that are not stored are absent."""
+) -> dict[str, bytes]:
+    """Bytes of contents by their hashes (hex); contents that are not stored are absent."""
     rows = await connection.fetch(_QUERIES["read_contents"], project_id, binary(hashes))
-    return {row["sha256"].hex(): row["content"] for row in rows}
+    return {row["sha256"].hex(): row["raw"] for row in rows}
 
 
 async def sizes(

@@ -82,7 +82,9 @@ def _copied(row: Mapping[str, Any], write: DocumentWrite, vectors: bool) -> Copi
 
 def _chunk(values: dict[str, Any]) -> ChunkWrite:
     vector = None if values["vector"] is None else values["vector"].to_numpy()
-    return ChunkWrite(**values | {"heading_path": tuple(values["heading_path"]), "vector": vector})
+    locator = None if values["locator"] is None else json.loads(values["locator"])
+    headings = tuple(values["heading_path"])
+    return ChunkWrite(**values | {"heading_path": headings, "vector": vector, "locator": locator})
 
 
 def _write(

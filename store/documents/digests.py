@@ -17,7 +17,7 @@ import asyncpg
 from events.models import Origin, Scalar
 from events.names import LogPosition, Rank, rank_of
 from store.postgres.named_queries import named
-from store.types import DocumentWrite, origin_of
+from store.types import DocumentWrite, locator_text, origin_of
 
 __all__ = [
     "TOMBSTONE",
@@ -34,8 +34,9 @@ TOMBSTONE = sha256(b"deleted").digest()
 _PREFETCHED_DOCUMENTS = 32
 _QUERIES = named("digests")
 
-ChunkForm = tuple[int, int, int, int | None, int, str | None, Sequence[str], str, str]
-"""Ordinal, first and last line, page, tokens, symbol, headings, hash in hex, text."""
+ChunkForm = tuple[Any, ...]
+"""Ordinal, first and last line, page, tokens, symbol, headings, hash in hex, text, and the locator
+as JSON if there is one: so the digests of texts are those of before there were locators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def document_digest(write: DocumentWrite) -> bytes:
             chunk.heading_path,
             chunk.content_hash.hex(),
             chunk.content,
+            *_present(locator_text(chunk.locator)),
         )
         for chunk in write.chunks
     ]
@@ -200,7 +202,10 @@ def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
         return ()
     headings = [json.loads(text) for text in row["heading_paths"]]
     hashes = [content_hash.hex() for content_hash in row["content_hashes"]]
-    return zip(
+    locators = [
+        None if text is None else locator_text(json.loads(text)) for text in row["locators"]
+    ]
+    forms = zip(
         row["ordinals"],
         row["start_lines"],
         row["end_lines"],
@@ -212,6 +217,11 @@ def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
         row["contents"],
         strict=True,
     )
+    return [(*form, *_present(locator)) for form, locator in zip(forms, locators, strict=True)]
+
+
+def _present(locator: str | None) -> tuple[str, ...]:
+    return () if locator is None else (locator,)
 
 
 def index_digest(documents: Iterable[DocumentDigest]) -> bytes:

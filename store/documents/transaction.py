@@ -384,6 +384,8 @@ def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
 
 def _detail(write: DocumentWrite, result: Applied) -> dict[str, object] | None:
     claim = ledger.claimed_by(write.claimant)
+    if write.warnings:
+        claim = {"warnings": list(write.warnings), **(claim or {})}
     if write.batch is None:
         return claim
     measures: dict[str, object] = {

@@ -12,6 +12,7 @@ create temporary table staged_chunks (
     start_line int not null,
     end_line int not null,
     page int,
+    locator text,
     tokens int not null,
     symbol text,
     heading_path text[] not null,
@@ -25,12 +26,12 @@ select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 
 -- name: insert_chunks
 insert into chunks (
-    generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens,
-    symbol, heading_path, content_hash, content
+    generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator,
+    tokens, symbol, heading_path, content_hash, content
 )
 select
-    $1, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens, symbol,
-    heading_path, content_hash, content
+    $1, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator::jsonb, tokens,
+    symbol, heading_path, content_hash, content
 from staged_chunks
 
 -- name: insert_embeddings

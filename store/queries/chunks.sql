@@ -1,8 +1,8 @@
 -- name: stored_chunks
 -- The columns that are compared with a document's new chunks; without the text.
 select
-    id, document_id, ordinal, start_line, end_line, page, tokens, symbol, heading_path, content_hash,
-    model_id
+    id, document_id, ordinal, start_line, end_line, page, locator::text as locator, tokens, symbol,
+    heading_path, content_hash, model_id
 from chunks
 where generation_id = $1 and document_id = any ($2::bigint[])
 order by document_id, ordinal
@@ -13,22 +13,22 @@ select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 -- name: insert_chunks
 -- Headings travel as JSON: an array of arrays would have to be rectangular.
 insert into chunks (
-    generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens,
-    symbol, content_hash, content, heading_path
+    generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator,
+    tokens, symbol, content_hash, content, heading_path
 )
 select
-    $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line, n.page, n.tokens,
-    n.symbol, n.content_hash, n.content,
+    $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line, n.page,
+    n.locator::jsonb, n.tokens, n.symbol, n.content_hash, n.content,
     case
         when n.headings is null then '{}'
         else array(select json_array_elements_text(n.headings::json))
     end
 from unnest(
-    $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[],
-    $11::text[], $12::bytea[], $13::text[], $14::text[]
+    $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[],
+    $10::text[], $11::int[], $12::text[], $13::bytea[], $14::text[], $15::text[]
 ) as n (
-    id, document_id, model_id, ordinal, start_line, end_line, page, tokens, symbol, content_hash,
-    content, headings
+    id, document_id, model_id, ordinal, start_line, end_line, page, locator, tokens, symbol,
+    content_hash, content, headings
 )
 
 -- name: move_chunks
@@ -39,9 +39,10 @@ set
     start_line = n.start_line,
     end_line = n.end_line,
     page = n.page,
+    locator = n.locator::jsonb,
     tokens = n.tokens
-from unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[])
-    as n (id, ordinal, start_line, end_line, page, tokens)
+from unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[], $8::int[])
+    as n (id, ordinal, start_line, end_line, page, locator, tokens)
 where c.generation_id = $1 and c.id = n.id
 
 -- name: delete_chunks

@@ -1,12 +1,14 @@
 -- name: put_content
 -- Content that is put again is needed again, so its time is renewed, but at most once an hour.
-insert into contents as c (project_id, sha256, content, size_bytes)
-values ($1, $2, $3, $4)
+insert into contents as c (project_id, sha256, content, raw, size_bytes)
+values ($1, $2, $3, $4, $5)
 on conflict (project_id, sha256) do update set created_at = now()
 where c.created_at < now() - interval '1 hour'
 
 -- name: read_contents
-select sha256, content from contents where project_id = $1 and sha256 = any($2::bytea[])
+select sha256, coalesce(raw, convert_to(content, 'UTF8')) as raw
+from contents
+where project_id = $1 and sha256 = any($2::bytea[])
 
 -- name: measure_contents
 select sha256, size_bytes from contents where project_id = $1 and sha256 = any($2::bytea[])

@@ -17,7 +17,8 @@ join documents d on d.generation_id = $1 and d.agent = n.agent and d.uri = n.uri
 -- name: copied_chunks
 -- Their chunks, in order. A vector comes along only where the cache lacks it.
 select
-    c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.tokens, c.symbol, c.heading_path,
+    c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.locator::text as locator, c.tokens,
+    c.symbol, c.heading_path,
     c.content_hash, c.content, coalesce(m.name, '') as model, v.content_hash is not null as cached,
     case
         when v.content_hash is null then (

@@ -38,6 +38,7 @@ cross join lateral (
         array_agg(o.start_line) as start_lines,
         array_agg(o.end_line) as end_lines,
         array_agg(o.page) as pages,
+        array_agg(o.locator::text) as locators,
         array_agg(o.tokens) as tokens,
         array_agg(o.symbol) as symbols,
         array_agg(array_to_json(o.heading_path)::text) as heading_paths,

@@ -133,7 +133,8 @@ limit 1
 
 -- name: chunks
 select
-    c.ordinal + 1 as number, c.id as chunk_id, c.start_line, c.end_line, c.page, c.symbol,
+    c.ordinal + 1 as number, c.id as chunk_id, c.start_line, c.end_line, c.page,
+    c.locator::text as locator, c.symbol,
     c.heading_path, c.tokens, m.name as model, c.content
 from chunks c
 left join models m on m.id = c.model_id

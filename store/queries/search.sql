@@ -11,6 +11,7 @@ select
     c.start_line,
     c.end_line,
     c.page,
+    c.locator::text as locator,
     c.symbol,
     c.heading_path,
     d.commit,

@@ -263,4 +263,5 @@ def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
     values = dict(row)
     values["heading_path"] = tuple(values["heading_path"])
     values["metadata"] = json.loads(values["metadata"])
+    values["locator"] = None if values["locator"] is None else json.loads(values["locator"])
     return ChunkRow(**values)

@@ -98,7 +98,8 @@ class ChunkRow:
     """A chunk of a document; lines are counted from 1.
 
     ``number`` counts the chunks of the document from 1; a page of chunks begins after a number.
-    ``model`` is None if the chunk gets no vector.
+    ``model`` is None if the chunk gets no vector. ``locator`` is its place in a document that is
+    not text (see ``content.places``).
     """
 
     number: int
@@ -106,6 +107,7 @@ class ChunkRow:
     start_line: int
     end_line: int
     page: int | None
+    locator: Mapping[str, Any] | None
     symbol: str | None
     heading_path: tuple[str, ...]
     tokens: int
@@ -630,4 +632,6 @@ def _change(row: Mapping[str, Any]) -> ChangeRow:
 
 
 def _chunk(row: Mapping[str, Any]) -> ChunkRow:
-    return ChunkRow(**{**row, "heading_path": tuple(row["heading_path"])})
+    locator = None if row["locator"] is None else json.loads(row["locator"])
+    headings = tuple(row["heading_path"])
+    return ChunkRow(**{**row, "heading_path": headings, "locator": locator})

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from events.models import ContentReference, DocumentChange, DocumentChanged
 from events.names import LogPosition, Names, Topic
 from events.streams.changes import LoggedChange
-from processors.indexing.preparation import Resolver
+from processors.indexing.preparation import ContentSizes, Resolver
 from runtime.errors import LimitExceeded
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
@@ -53,18 +53,18 @@ async def test_a_body_of_64_mb(
 async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_large() -> None:
     """Content larger than its stated size is fetched once and refused."""
 
-    async def fetch(project: str, sha256: str) -> str:
+    async def fetch(project: str, sha256: str) -> bytes:
         fetched.append(sha256)
         return content
 
     fetched: list[str] = []
-    content = "x" * 101
-    digest = hashlib.sha256(content.encode()).hexdigest()
+    content = b"x" * 101
+    digest = hashlib.sha256(content).hexdigest()
     for size_bytes, times in ((101, 0), (1, 1)):
         reference = ContentReference(sha256=digest, size_bytes=size_bytes)
         change = DocumentChange(project="p", uri="u", content_ref=reference)
         logged = LoggedChange(LogPosition(1, 0), DocumentChanged(data=change))
-        resolved, [failure] = await Resolver(fetch, 100).resolve([logged])
+        resolved, [failure] = await Resolver(fetch, ContentSizes(100, 100)).resolve([logged])
         assert isinstance(failure.error, LimitExceeded)
         assert not resolved
         assert len(fetched) == times

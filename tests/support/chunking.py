@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from processors.chunking import Chunk, CountTokens, Source, chunk
+from processors import chunking
+from processors.chunking import Chunk, CountTokens, Source
 from processors.chunking.registry import kind_of, language_of
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
@@ -24,7 +25,7 @@ def counter() -> CountTokens:
 def cut(uri: str, content: str, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]:
     """Checked chunks of a document, as the pipeline cuts it."""
     source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
-    chunks = chunk(source, limit_tokens, counter())
+    chunks = [*chunking.cut(source, limit_tokens, counter()).chunks]
     check(content, chunks, limit_tokens)
     return chunks
 

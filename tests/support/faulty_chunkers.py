@@ -6,21 +6,21 @@ import os
 import signal
 import time
 
-from processors.chunking import Chunk, CountTokens, Source
-from processors.chunking import chunk as real_chunk
+from processors.chunking import CountTokens, Cut, Source
+from processors.chunking import cut as real_cut
 from runtime.errors import LimitExceeded
 
-__all__ = ["chunk"]
+__all__ = ["cut"]
 
 
-def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Chunk a document, unless its kind, or its file below ``faulty/``, names a fault."""
+def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
+    """Cut a document, unless its kind, or its file below ``faulty/``, names a fault."""
     directory, _, file = source.uri.rpartition("/")
     name = file.partition(".")[0] if directory == "faulty" else source.kind
     fault = _FAULTS.get(name)
     if fault is not None:
         fault()
-    return real_chunk(source, limit_tokens, count)
+    return real_cut(source, limit_tokens, count)
 
 
 def _crash() -> None:

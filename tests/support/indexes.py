@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from events.client.publisher import Receipt
 from events.names import LogPosition, Names
 from events.streams.backlog import read_backlog
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.registry import kind_of, language_of
 from processors.chunking.types import Chunk, CountTokens, Source
 
@@ -47,7 +47,7 @@ def _difference(stored: set[Place], expected: set[Place]) -> str:
 
 def _chunks(uri: str, content: str, limit_tokens: int, count: CountTokens) -> Sequence[Chunk]:
     source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
-    return chunk(source, limit_tokens, count)
+    return [*cut(source, limit_tokens, count).chunks]
 
 
 async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[Place]:

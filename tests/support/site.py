@@ -284,7 +284,17 @@ class _Listing:
         half = max(1, len(lines) // 2)
         return [
             ChunkRow(
-                number, number, first, last, None, f"part{number}", (), 120, "local/hash-384", "…"
+                number,
+                number,
+                first,
+                last,
+                None,
+                None,
+                f"part{number}",
+                (),
+                120,
+                "local/hash-384",
+                "…",
             )
             for number, (first, last) in enumerate([(1, half), (half + 1, len(lines))], start=1)
         ]

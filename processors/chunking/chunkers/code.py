@@ -29,12 +29,12 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     A chunk's symbol is the qualified name of the unit that it contains (several are listed), or
     that contains it. A text with syntax errors is cut by its readable parts, and fully covered.
     """
-    lines = Lines(source.content, count)
+    lines = Lines(source.text, count)
     if source.language not in GRAMMARS:
         outline = Outline([Unit(0, len(lines))], by_indentation(lines))
         return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
     grammar = GRAMMARS[source.language]
-    tree = parse(source.language, source.content)
+    tree = parse(source.language, source.text)
     units = units_of(tree.root_node, 0, len(lines), grammar)
     packed = pack(source, lines, Outline(units, _by_syntax(tree, lines)), limit_tokens)
     return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]

@@ -26,7 +26,7 @@ def chunk_conversation(source: Source, limit_tokens: int, count: CountTokens) ->
 
     A text with less than two turns is cut as plain text.
     """
-    lines = Lines(source.content, count)
+    lines = Lines(source.text, count)
     units = _turns(lines)
     if len(units) < _FEWEST_TURNS:
         return chunk_text(source, limit_tokens, count)

@@ -9,7 +9,7 @@ from processors.chunking.chunkers.prose import Heading, Ranks, chunk_sections, p
 from processors.chunking.packing.lines import Lines
 from processors.chunking.types import Chunk, CountTokens, Source
 
-__all__ = ["chunk_markdown"]
+__all__ = ["Markdown", "chunk_markdown"]
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\r?$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\r?$")
@@ -20,14 +20,22 @@ _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 
 def chunk_markdown(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into sections by ATX and setext headings (CommonMark 0.31 §4.2-4.5)."""
-    lines = Lines(source.content, count)
-    verbatim = _verbatim_rows(lines)
-    headings = list(_headings(lines, verbatim))
+    lines = Lines(source.text, count)
+    markdown = Markdown(lines)
+    headings = list(_headings(lines, markdown.verbatim))
+    return chunk_sections(source, lines, headings, markdown.rank, limit_tokens)
 
-    def rank(row: int) -> int:
-        return _rank(lines, verbatim, row)
 
-    return chunk_sections(source, lines, headings, rank, limit_tokens)
+class Markdown:
+    """Lines of Markdown. ``verbatim`` marks the rows inside front matter or a fence."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.verbatim = _verbatim_rows(lines)
+
+    def rank(self, row: int) -> int:
+        """Rank of a row; rows inside a table or a fence are cut only as a last resort."""
+        return _rank(self._lines, self.verbatim, row)
 
 
 def _verbatim_rows(lines: Lines) -> list[bool]:
@@ -84,7 +92,6 @@ def _is_underlined(lines: Lines, verbatim: Sequence[bool], row: int) -> bool:
 
 
 def _rank(lines: Lines, verbatim: Sequence[bool], row: int) -> int:
-    """Rank of a row; rows inside a table or a fence are cut only as a last resort."""
     if verbatim[row]:
         return Ranks.LINE if lines.blanks_before(row, 1) else Ranks.NEVER
     if lines.texts[row].lstrip().startswith("|") and not lines.blanks_before(row, 1):

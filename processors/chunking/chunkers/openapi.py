@@ -13,6 +13,6 @@ __all__ = ["chunk_openapi"]
 
 def chunk_openapi(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into runs of entries of the outermost level that fits."""
-    lines = Lines(source.content, count)
+    lines = Lines(source.text, count)
     outline = Outline([Unit(0, len(lines))], by_indentation(lines))
     return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]

@@ -16,6 +16,7 @@ from processors.chunking.types import Chunk, Source
 __all__ = ["Heading", "Ranks", "chunk_sections", "paragraph_rank"]
 
 _SENTENCE_END = re.compile(r"[.!?:;][\"')\]*_`]*\s*$")
+_LABEL_CHARACTERS = 400
 _ITEM = re.compile(r"\s*([-*+•]|\d{1,3}[.)]|[a-z][.)]|\(\w{1,3}\))\s")
 
 
@@ -32,11 +33,17 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading whose section starts at ``row``; level 1 is the outermost."""
+    """A heading whose section starts at ``row``; level 1 is the outermost.
+
+    ``label`` replaces the text in the header of chunks. A section that is ``alone`` shares no chunk
+    with its neighbours, and its text is the symbol of its chunks.
+    """
 
     row: int
     level: int
     text: str
+    label: str = ""
+    alone: bool = False
 
 
 def paragraph_rank(lines: Lines, row: int) -> int:
@@ -65,7 +72,9 @@ def chunk_sections(
     """Cut by section. A chunk's heading path is the common heading path of its sections."""
     units = _sections(headings, 0, len(lines))
     packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
-    return [replace(chunk, heading_path=_path(piece)) for chunk, piece in packed]
+    return [
+        replace(chunk, heading_path=_path(piece), symbol=_symbol(piece)) for chunk, piece in packed
+    ]
 
 
 def _sections(headings: Sequence[Heading], start: int, end: int) -> list[Unit]:
@@ -94,8 +103,13 @@ def _next_section(headings: Sequence[Heading], position: int) -> int:
 
 def _section(heading: Heading, inner: Sequence[Heading], end: int) -> Unit:
     text = one_line(heading.text)
+    label = one_line(heading.label, _LABEL_CHARACTERS) if heading.label else text
     expand = partial(_sections, inner, heading.row, end) if inner else None
-    return Unit(heading.row, end, text, text, expand)
+    return Unit(heading.row, end, text, label, expand, heading.alone)
+
+
+def _symbol(piece: Piece) -> str | None:
+    return next((unit.name for unit in (*piece.owners, *piece.inside) if unit.alone), None)
 
 
 def _path(piece: Piece) -> tuple[str, ...]:

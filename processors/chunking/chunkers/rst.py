@@ -18,7 +18,7 @@ _SHORTEST_ADORNMENT = 3
 
 def chunk_rst(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into sections; the order in which adornments first appear defines heading levels."""
-    lines = Lines(source.content, count)
+    lines = Lines(source.text, count)
     headings = list(_headings(lines))
     return chunk_sections(source, lines, headings, partial(paragraph_rank, lines), limit_tokens)
 

@@ -15,7 +15,7 @@ __all__ = ["chunk_text"]
 
 def chunk_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into paragraphs: short ones are merged, long ones cut at items, sentences or lines."""
-    lines = Lines(source.content, count)
+    lines = Lines(source.text, count)
 
     def rank(row: int) -> int:
         return paragraph_rank(lines, row)

@@ -14,6 +14,7 @@ class Unit:
 
     ``name`` is its own name ("" for rows between named units), ``label`` its part of a header.
     ``expand`` returns the units inside, which cover the same rows. It is None if there are none.
+    A unit that is ``alone`` is never merged with its neighbours.
     """
 
     start: int
@@ -21,6 +22,7 @@ class Unit:
     name: str = ""
     label: str = ""
     expand: Callable[[], Sequence[Unit]] | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

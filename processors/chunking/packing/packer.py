@@ -78,12 +78,16 @@ class Packer:
         room = self._room(owners)
         run: list[Unit] = []
         for unit in units:
-            if self._lines.cost(unit.start, unit.end) <= room:
+            is_small = self._lines.cost(unit.start, unit.end) <= room
+            if is_small and not unit.alone:
                 run.append(unit)
                 continue
             yield from self._merged(run, owners, room)
             run = []
-            yield from self._expanded(unit, owners)
+            if is_small:
+                yield Piece(unit.start, unit.end, owners, (unit,))
+            else:
+                yield from self._expanded(unit, owners)
         yield from self._merged(run, owners, room)
 
     def _merged(self, run: list[Unit], owners: tuple[Unit, ...], room: int) -> Iterator[Piece]:

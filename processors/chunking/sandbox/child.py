@@ -26,7 +26,7 @@ from processors.chunking.sandbox.frames import (
     source_from,
 )
 from processors.chunking.sandbox.token_counter import WordwiseCounter, is_wordwise
-from processors.chunking.types import Chunk, CountTokens
+from processors.chunking.types import CountTokens, Cut
 from processors.embedders.local.tokenizer import TokenCounter
 from runtime.errors import LimitExceeded
 from runtime.process_health import settle_heap
@@ -48,12 +48,12 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _limit(settings["memory_bytes"])
     count = _counter(Path(settings["tokenizer"]))
-    chunk = import_module(settings["chunkers"]).chunk
+    cut = import_module(settings["chunkers"]).cut
     settle_heap()
     _answer(answers, {"ready": True})
     while (body := _read(requests)) is not None:
         signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
-        answer = _work(chunk, body, count, settings["max_chunks"])
+        answer = _work(cut, body, count, settings["max_chunks"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         _answer(answers, answer)
 
@@ -71,23 +71,23 @@ def _counter(tokenizer: Path) -> CountTokens:
     return WordwiseCounter(count) if is_wordwise(tokenizer) else count
 
 
-def _work(chunk: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[str, Any]:
+def _work(cut: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[str, Any]:
     source, limit_tokens = source_from(body)
     try:
-        return result_message(_bounded(chunk(source, limit_tokens, count), max_chunks))
+        return result_message(_bounded(cut(source, limit_tokens, count), max_chunks))
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - any error of a parser concerns this document
         return error_message(error)
 
 
-def _bounded(chunks: list[Chunk], most: int) -> list[Chunk]:
-    if len(chunks) > most:
+def _bounded(cut: Cut, most: int) -> Cut:
+    if len(cut.chunks) > most:
         raise LimitExceeded(
-            f"{len(chunks):,} chunks, over the limit of {most:,}",
+            f"{len(cut.chunks):,} chunks, over the limit of {most:,}",
             "split the document, or raise chunks in HEADRACE_CHUNKING_LIMITS",
         )
-    return chunks
+    return cut
 
 
 def _read(requests: BinaryIO) -> bytes | None:

@@ -1,21 +1,30 @@
-"""Messages between a worker and its parser processes: JSON in frames with a length.
+"""Messages between a worker and its parser processes, in frames with a length.
 
 The child reads untrusted bytes. As JSON, its messages can at worst contain wrong text, while a
-pickle could run code in the worker. A frame is 4 bytes of length, big endian, then UTF-8.
+pickle could run code in the worker. A frame is 4 bytes of length, big endian, then its body: JSON
+in UTF-8; of a request a frame with JSON, and behind it the bytes of the document.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
-from processors.chunking.types import Chunk, Source
-from runtime.errors import LimitExceeded, Poison, UnsupportedContent
+from processors.chunking.types import Chunk, Cut, Source
+from runtime import protocol_limits
+from runtime.errors import (
+    Damaged,
+    Encrypted,
+    LegacyFormat,
+    LimitExceeded,
+    NoTextLayer,
+    Poison,
+    UnsupportedContent,
+)
 
 __all__ = [
     "LENGTH_BYTES",
-    "chunks_from",
+    "cut_from",
     "error_message",
     "frame",
     "length_of",
@@ -26,7 +35,15 @@ __all__ = [
 
 LENGTH_BYTES = 4
 _POISONS: dict[str, type[Poison]] = {
-    kind.__name__: kind for kind in (UnsupportedContent, LimitExceeded)
+    kind.__name__: kind
+    for kind in (
+        UnsupportedContent,
+        LimitExceeded,
+        Encrypted,
+        NoTextLayer,
+        LegacyFormat,
+        Damaged,
+    )
 }
 
 
@@ -43,22 +60,41 @@ def length_of(head: bytes) -> int:
 
 def request(source: Source, limit_tokens: int) -> bytes:
     """Build the frame that requests one document's chunks."""
-    return frame({"source": asdict(source), "limit_tokens": limit_tokens})
+    content = source.content
+    raw = content.encode() if isinstance(content, str) else content
+    head = frame(
+        {
+            "uri": source.uri,
+            "kind": source.kind,
+            "language": source.language,
+            "title": source.title,
+            "media_type": source.media_type,
+            "is_text": isinstance(content, str),
+            "limit_tokens": limit_tokens,
+        }
+    )
+    return (len(head) + len(raw)).to_bytes(LENGTH_BYTES, "big") + head + raw
 
 
 def source_from(body: bytes) -> tuple[Source, int]:
     """Decode the document and the limit of a request."""
-    message = json.loads(body)
-    return Source(**message["source"]), message["limit_tokens"]
+    start = LENGTH_BYTES + length_of(body[:LENGTH_BYTES])
+    fields = json.loads(body[LENGTH_BYTES:start])
+    is_text, limit_tokens = fields.pop("is_text"), fields.pop("limit_tokens")
+    raw = body[start:]
+    return Source(content=raw.decode() if is_text else raw, **fields), limit_tokens
 
 
-def result_message(chunks: list[Chunk]) -> dict[str, Any]:
+def result_message(cut: Cut) -> dict[str, Any]:
     """Build the answer to a request that succeeded."""
     rows = [
-        (c.start_line, c.end_line, c.content, c.header, c.tokens, c.symbol, c.heading_path, c.page)
-        for c in chunks
+        (
+            *(c.start_line, c.end_line, c.content, c.header, c.tokens, c.symbol, c.heading_path),
+            *(c.page, c.locator),
+        )
+        for c in cut.chunks
     ]
-    return {"chunks": rows}
+    return {"chunks": rows, "title": cut.title, "warnings": cut.warnings}
 
 
 def error_message(error: Exception) -> dict[str, Any]:
@@ -68,7 +104,7 @@ def error_message(error: Exception) -> dict[str, Any]:
     return {"error": error.code, "message": error.message, "remedy": error.remedy}
 
 
-def chunks_from(body: bytes) -> list[Chunk] | Poison:
+def cut_from(body: bytes) -> Cut | Poison:
     """Decode the chunks, or the error, of an answer.
 
     Raises:
@@ -79,13 +115,21 @@ def chunks_from(body: bytes) -> list[Chunk] | Poison:
         if "error" in message:
             kind = _POISONS.get(message["error"], UnsupportedContent)
             return kind(str(message["message"]), str(message["remedy"]))
-        return [_chunk(row) for row in message["chunks"]]
+        title, warnings = message["title"], message["warnings"]
+        return Cut(
+            [_chunk(row) for row in message["chunks"]],
+            None if title is None else _storable(title)[: protocol_limits.TITLE_CHARACTERS],
+            tuple(
+                _storable(warning)[: protocol_limits.WARNING_CHARACTERS]
+                for warning in warnings[: protocol_limits.WARNINGS]
+            ),
+        )
     except (TypeError, KeyError) as error:
         raise ValueError(f"not an answer: {error!r}") from None
 
 
 def _chunk(row: list[Any]) -> Chunk:
-    start_line, end_line, content, header, tokens, symbol, heading_path, page = row
+    start_line, end_line, content, header, tokens, symbol, heading_path, page, locator = row
     return Chunk(
         start_line=int(start_line),
         end_line=int(end_line),
@@ -95,4 +139,10 @@ def _chunk(row: list[Any]) -> Chunk:
         symbol=None if symbol is None else str(symbol),
         heading_path=tuple(map(str, heading_path)),
         page=None if page is None else int(page),
+        locator=None if locator is None else dict(locator),
     )
+
+
+def _storable(text: object) -> str:
+    """Make a text of a document printable in one line, and free of what Postgres cannot store."""
+    return "".join(character if character.isprintable() else " " for character in str(text))

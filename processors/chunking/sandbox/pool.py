@@ -12,9 +12,9 @@ from typing import Self
 
 import structlog
 
-from processors.chunking.sandbox.frames import chunks_from, request
+from processors.chunking.sandbox.frames import cut_from, request
 from processors.chunking.sandbox.parser import ExitCause, Parser, ParserSettings
-from processors.chunking.types import Chunk, Source
+from processors.chunking.types import Cut, Source
 from runtime.errors import LimitExceeded, Poison, UnsupportedContent
 
 __all__ = ["CHUNKERS_MODULE", "ChunkingPool"]
@@ -22,12 +22,12 @@ __all__ = ["CHUNKERS_MODULE", "ChunkingPool"]
 log = structlog.get_logger(__name__)
 
 CHUNKERS_MODULE = "processors.chunking.registry"
-"""Module whose ``chunk`` a parser process calls."""
+"""Module whose ``cut`` a parser process calls."""
 
 _GROUP_DOCUMENTS = 32
 _GROUP_CHARACTERS = 256 * 2**10
 
-Result = list[Chunk] | Poison
+Result = Cut | Poison
 
 _DOCUMENT_CAUSES = frozenset({ExitCause.TIME, ExitCause.STANDSTILL})
 """Causes for which the document alone is responsible, whatever its process did before."""
@@ -40,7 +40,7 @@ class ChunkingPool:
     of processor time, needs more than ``memory_bytes`` of address space, makes two processes
     stall, or has more than ``max_chunks``. A process that has ended or stalled is replaced, and the
     other documents are cut as usual. The processes inherit no secrets and end with their parent.
-    ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` is
+    ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers`` names the module whose ``cut`` is
     called (tests use their own).
     """
 
@@ -87,7 +87,7 @@ class ChunkingPool:
         """End all processes. Calls that still wait for a result must have been cancelled before."""
         await asyncio.gather(*(parser.close() for parser in self._parsers))
 
-    async def chunk(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
+    async def cut(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
         """Cut each source into chunks; return these or an error, in the order given.
 
         Raises:
@@ -149,7 +149,7 @@ async def _attempt(
         parser.send(b"".join(request(source, limit_tokens) for source in sources))
         while len(results) < len(sources):
             was_fresh = parser.fresh
-            results.append(chunks_from(await parser.receive()))
+            results.append(cut_from(await parser.receive()))
     except (EOFError, ValueError):
         cause = await parser.diagnose()
         log.warning("chunking.parser_ended", cause=cause, uri=sources[len(results)].uri)

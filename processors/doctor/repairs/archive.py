@@ -7,7 +7,7 @@ from functools import partial
 
 from events.names import ARCHIVER
 from events.streams.changes import LoggedChange
-from processors.doctor.context import ProjectContext, texts_in_streams, whole_changes
+from processors.doctor.context import ProjectContext, contents_in_streams, whole_changes
 from processors.doctor.findings import Finding, subjects_of
 from processors.doctor.stream_snapshot import StreamEntry
 from store.archive.repair import ArchiveRepair
@@ -25,7 +25,7 @@ async def rearchive(context: ProjectContext, findings: Sequence[Finding]) -> lis
     paths = [subject.key for subject in subjects_of(findings) if isinstance(subject.key, str)]
     missing = unarchived(context)
     archive_repair = _archive_repair(context)
-    failures = await archive_repair.contents(paths, partial(texts_in_streams, context))
+    failures = await archive_repair.contents(paths, partial(contents_in_streams, context))
     failures += await archive_repair.events(paths, [entry.change for entry in missing])
     await _append(context, missing)
     return failures

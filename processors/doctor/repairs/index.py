@@ -9,7 +9,7 @@ from dataclasses import replace
 from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.content import Contents, Texts
-from processors.doctor.context import ProjectContext, texts_in_streams
+from processors.doctor.context import ProjectContext, contents_in_streams
 from processors.doctor.findings import Finding, subjects_of
 from processors.embedders.embedder import Urgency
 from processors.replay.builder import batches
@@ -115,7 +115,7 @@ async def _texts(context: ProjectContext, changes: Sequence[LoggedChange]) -> Te
     texts = await Contents(context.project, context.tools.archive).of(changes)
     references = (change.event.data.content_ref for change in changes)
     absent = {reference.sha256 for reference in references if reference} - texts.by_hash.keys()
-    return replace(texts, by_hash={**texts.by_hash, **await texts_in_streams(context, absent)})
+    return replace(texts, by_hash={**texts.by_hash, **await contents_in_streams(context, absent)})
 
 
 async def _embed(context: ProjectContext, log_positions: Collection[LogPosition]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.types import Source
 from processors.embedders.local.encoder import import_openvino
 from processors.embedders.local.graph import Graph
@@ -129,7 +129,7 @@ def _chunks(sources: Iterator[Source], limit_tokens: int, count: TokenCounter) -
     """Embedded texts of a few random chunks of each source."""
     rng = random.Random(_SEED)  # noqa: S311 - a sample
     for source in sources:
-        chunks = chunk(source, limit_tokens, count)
+        chunks = cut(source, limit_tokens, count).chunks
         for part in rng.sample(chunks, min(len(chunks), _CHUNKS_PER_DOCUMENT)):
             yield f"{part.header}\n{part.content}"
 

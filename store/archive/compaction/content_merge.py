@@ -10,7 +10,7 @@ from datetime import datetime
 from store.archive.blocks import BadBlock, Decompressor
 from store.archive.compaction.event_merge import contents_of
 from store.archive.compaction.replacement import NewEventsArchived, Replacing
-from store.archive.content_files import PACK_BYTES, PACK_CONTENTS, Pack, Span, text_of
+from store.archive.content_files import PACK_BYTES, PACK_CONTENTS, Pack, Span, bytes_of
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
 from store.archive.index import Index, PackFile
@@ -187,7 +187,7 @@ class ContentMerging:
             data = self.storage.read(pack.path) if live else b""
             frames = [(span, data[span.start : span.end]) for span in live]
             for span, frame in frames:
-                text_of(decompressor, frame, span)
+                bytes_of(decompressor, frame, span)
         except FileNotFoundError:
             raise DamagedSegment(path, "it is missing", lost=len(live)) from None
         except BadBlock as error:

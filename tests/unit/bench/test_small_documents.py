@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bench.small_documents import changes_of_all_kinds, notes
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.types import Source
 from processors.embedders import tokenizer_path
 from processors.embedders.local.tokenizer import TokenCounter
@@ -18,7 +18,9 @@ def test_notes_are_of_one_chunk_and_all_different() -> None:
     contents = [one.data.content or "" for one in notes("p", COUNT)]
     assert len(set(contents)) == COUNT
     count = TokenCounter(tokenizer_path(None))
-    assert all(len(chunk(Source("n.md", one, "markdown"), 254, count)) == 1 for one in contents)
+    assert all(
+        len(cut(Source("n.md", one, "markdown"), 254, count).chunks) == 1 for one in contents
+    )
 
 
 def test_a_mixture_has_every_kind_of_change() -> None:

@@ -100,7 +100,7 @@ async def test_big_content_is_kept_by_reference(
     assert await durable.republish() == 1
     await durable.archive(kept.archive)
     sha256 = body.data.content_ref.sha256
-    assert await kept.archive.content(PROJECT, sha256) == "more than ten bytes"
+    assert await kept.archive.content(PROJECT, sha256) == b"more than ten bytes"
 
 
 async def test_many_publishers_of_the_same_events_do_not_block_each_other(

@@ -120,12 +120,13 @@ class Shelf:
     """Content store in memory."""
 
     def __init__(self) -> None:
-        self.contents: dict[str, str] = {}
+        self.contents: dict[str, str | bytes] = {}
 
-    async def put(self, project: str, content: str) -> ContentReference:
+    async def put(self, project: str, content: str | bytes) -> ContentReference:
         digest = content_hash(content)
         self.contents[digest] = content
-        return ContentReference(sha256=digest, size_bytes=len(content.encode()))
+        raw = content.encode() if isinstance(content, str) else content
+        return ContentReference(sha256=digest, size_bytes=len(raw))
 
 
 async def test_big_content_travels_by_reference(redis: Redis) -> None:

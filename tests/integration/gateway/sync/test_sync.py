@@ -305,7 +305,7 @@ async def test_files_over_the_limit_of_events_go_by_reference(
     [entry] = entries_of(await redis.xrange(Names().stream(Topic.CHANGED_BULK)))
     change = DocumentChanged.from_bytes(entry.fields[b"event"]).data
     assert change.content_ref is not None
-    assert await syncs.store.get_content(PROJECT, change.content_ref.sha256) == text
+    assert await syncs.store.get_content(PROJECT, change.content_ref.sha256) == text.encode()
 
 
 async def test_a_preview_publishes_nothing(syncs: Syncs, root: Path) -> None:

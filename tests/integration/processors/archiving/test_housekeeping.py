@@ -89,7 +89,7 @@ async def test_archived_contents_leave_postgres_and_are_still_found(
     await _upkeep(redis, worker, kept).release()
     assert await _kept(database) == 0
     contents = KeptContents(store, kept.archive)
-    assert await contents.fetch("alpha", reference.sha256) == CONTENT
+    assert await contents.fetch("alpha", reference.sha256) == CONTENT.encode()
     with pytest.raises(UnsupportedContent):
         await contents.fetch("alpha", "0" * 64)
 

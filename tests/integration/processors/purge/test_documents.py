@@ -56,7 +56,7 @@ async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: Archiv
         "delete",
     ]
     wanted = [sha256_of("shared"), sha256_of("own")]
-    assert await archive.contents("alpha", wanted) == {wanted[0]: "shared"}
+    assert await archive.contents("alpha", wanted) == {wanted[0]: b"shared"}
     known = await archive.check("alpha", grace=NO_PATIENCE)
     assert not known.damaged
     assert not known.orphans

@@ -101,7 +101,7 @@ async def test_an_archive_of_an_earlier_version_is_read_and_taken_over(
     await archive.compact("alpha", NOW)
     await archive.compact("alpha", NOW, grace=AT_ONCE)
     assert await kept.positions() == [at(2), at(3)]
-    assert await archive.content("alpha", sha256_of("two")) == "two"
+    assert await archive.content("alpha", sha256_of("two")) == b"two"
     assert {path.parents[1] for path in kept.directory.glob("**/*.zst")} == {folder}
     assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
 

@@ -34,10 +34,10 @@ async def test_changes_come_back_in_order_with_their_contents_apart(
     assert found[2].event == changes[2].event
     wanted = [sha256_of("text of a"), sha256_of("text of b"), sha256_of("neither")]
     assert await archive.contents("alpha", wanted) == {
-        sha256_of("text of a"): "text of a",
-        sha256_of("text of b"): "text of b",
+        sha256_of("text of a"): b"text of a",
+        sha256_of("text of b"): b"text of b",
     }
-    assert await archive.content("alpha", sha256_of("text of a")) == "text of a"
+    assert await archive.content("alpha", sha256_of("text of a")) == b"text of a"
     assert await archive.content("alpha", sha256_of("neither")) is None
 
 
@@ -78,7 +78,7 @@ async def test_content_by_reference_is_taken_along(
     ]
     appended = await archive.append("alpha", changes)
     assert (appended.events, appended.contents, appended.missing) == (2, 1, 1)
-    assert await archive.content("alpha", sha256_of("long text")) == "long text"
+    assert await archive.content("alpha", sha256_of("long text")) == b"long text"
     assert await archive.content("alpha", sha256_of("nowhere")) is None
     assert [change.event.id for change in await kept.changes()] == [
         change.event.id for change in changes
@@ -138,7 +138,7 @@ async def test_in_memory_and_by_url(worker: Database, kept: ArchiveAt) -> None:
     archive = Archive(worker, kept.projects, "memory://headrace-test/archive")
     await archive.append("alpha", [logged("a", 1, "text")])
     assert [change.position async for change in archive.events("alpha")] == [at(1)]
-    assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert await archive.content("alpha", sha256_of("text")) == b"text"
     assert kept.files("events") == []
 
 

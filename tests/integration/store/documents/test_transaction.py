@@ -349,7 +349,7 @@ async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
     """Content is stored once by its hash, in its own project only."""
     reference = await store.put("alpha", "text " * 100)
     assert await store.put("alpha", "text " * 100) == reference
-    assert await store.get_content("alpha", reference.sha256) == "text " * 100
+    assert await store.get_content("alpha", reference.sha256) == b"text " * 100
     with pytest.raises(UnsupportedContent, match="publish it again"):
         await store.get_content("beta", reference.sha256)
 

@@ -7,8 +7,15 @@ import pytest
 from events.client.client import Client
 from events.client.documents import DocumentMethods
 from events.client.publisher import Receipt
-from events.models import DocumentChange, DocumentChanged, Kind
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    Kind,
+    content_hash,
+)
 from events.names import Lane
+from runtime import protocol_limits
 from runtime.errors import UsageError
 
 
@@ -17,6 +24,7 @@ class Recorder(DocumentMethods):
 
     def __init__(self) -> None:
         self.published: list[tuple[DocumentChanged, Lane, bool]] = []
+        self.kept: list[tuple[str, bytes]] = []
 
     async def publish(
         self,
@@ -28,6 +36,11 @@ class Recorder(DocumentMethods):
         assert isinstance(change, DocumentChanged)
         self.published.append((change, lane, durable))
         return Receipt("live:0:1-0", change.id, duplicate=False)
+
+    async def keep_content(self, project: str, content: str | bytes) -> ContentReference:
+        assert isinstance(content, bytes)
+        self.kept.append((project, content))
+        return ContentReference(sha256=content_hash(content), size_bytes=len(content))
 
 
 async def test_an_upsert_carries_all_that_it_was_given() -> None:
@@ -130,3 +143,23 @@ async def test_an_argument_out_of_its_limits_is_named() -> None:
             await client.delete("notes", "herons.md", event_id="")
         with pytest.raises(UsageError, match="upsert: collections: "):
             await client.upsert("notes", "herons.md", "Herons", collections="birds")
+
+
+@pytest.mark.parametrize(("size", "kept"), [(10, 0), (protocol_limits.INLINE_CONTENT_BYTES + 1, 1)])
+async def test_bytes_travel_in_the_event_or_by_reference(size: int, kept: int) -> None:
+    """A file that is not text is in the event in base64, or by its hash if it is too big."""
+    client = Recorder()
+    raw = b"\0" * size
+    await client.upsert("notes", "plan.pdf", raw)
+    [(change, _, _)] = client.published
+    assert change.data.content is None
+    assert client.kept == [("notes", raw)] * kept
+    assert change.data.body == (None if kept else raw)
+    assert change.data.fingerprint() == _fingerprint(raw)
+
+
+def _fingerprint(raw: bytes) -> str:
+    """Fingerprint of the same change if its content was stored before."""
+    reference = ContentReference(sha256=content_hash(raw), size_bytes=len(raw))
+    change = DocumentChange(project="notes", uri="plan.pdf", content_ref=reference)
+    return change.fingerprint()

@@ -25,6 +25,7 @@ ROW = ChunkRow(
     start_line=3,
     end_line=9,
     page=None,
+    locator=None,
     symbol="flow",
     heading_path=(),
     commit="abc123",

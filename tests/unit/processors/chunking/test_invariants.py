@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.chunking import CHUNKERS, Source, chunk
+from processors import chunking
+from processors.chunking import CHUNKERS, Source
 from processors.chunking.chunkers.grammars import GRAMMARS
 from runtime.errors import UnsupportedContent
 from tests.support.chunking import LIMIT_TOKENS, check, counter, cut
@@ -64,7 +65,7 @@ def test_any_text_is_covered_within_the_limit(
     """Chunks cover any text of any kind and language within any limit."""
     text = content.encode("utf-8", "ignore").decode()
     source = Source("any", text, kind, language, title="A title of some words")
-    check(text, chunk(source, limit_tokens, counter()), limit_tokens)
+    check(text, chunking.cut(source, limit_tokens, counter()).chunks, limit_tokens)
 
 
 def test_the_standard_library_is_covered() -> None:
@@ -116,7 +117,7 @@ def test_line_ends_of_windows_make_no_difference(uri: str) -> None:
 def test_a_kind_without_a_chunker_is_refused() -> None:
     """The error for a kind without a chunker lists the kinds that have one."""
     with pytest.raises(UnsupportedContent, match="markdown"):
-        chunk(Source("a.pdf", "%PDF", "pdf"), LIMIT_TOKENS, counter())
+        chunking.cut(Source("a.pdf", "%PDF", "pdf"), LIMIT_TOKENS, counter())
 
 
 def test_every_chunker_has_its_row() -> None:

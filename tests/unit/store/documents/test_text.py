@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.models import content_hash
-from processors.chunking.registry import chunk, kind_of, language_of
+from processors.chunking.registry import cut, kind_of, language_of
 from processors.chunking.types import Source
 from store.documents.text import TextPart, ending_of, joined_lines
 from tests.support.chunking import LIMIT_TOKENS, counter
@@ -21,7 +21,7 @@ FILES = sorted(
 
 def parts_of(uri: str, text: str, limit_tokens: int = LIMIT_TOKENS) -> list[TextPart]:
     source = Source(uri, text, kind_of(uri, None, text), language_of(uri, None, text))
-    chunks = chunk(source, limit_tokens, counter())
+    chunks = cut(source, limit_tokens, counter()).chunks
     return [TextPart(part.start_line, part.end_line, part.content) for part in chunks]
 
 

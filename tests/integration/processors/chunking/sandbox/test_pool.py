@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.chunking import Chunk, Source
+from processors.chunking import Cut, Source
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
@@ -55,19 +55,19 @@ async def pool() -> AsyncIterator[ChunkingPool]:
         yield started
 
 
-async def results(pool: ChunkingPool, sources: Sequence[Source]) -> list[list[Chunk] | Poison]:
-    return await pool.chunk(sources, LIMIT_TOKENS)
+async def results(pool: ChunkingPool, sources: Sequence[Source]) -> list[Cut | Poison]:
+    return await pool.cut(sources, LIMIT_TOKENS)
 
 
 async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) -> None:
     """Chunks from a parser process equal those cut in this process."""
-    from processors.chunking import chunk
+    from processors.chunking import cut
     from processors.embedders.local.tokenizer import TokenCounter
 
     source = Source("a.md", "# Title\n\ntext ünïcödé 漢字\n\n## Below\n\nmore\n", "markdown")
-    expected = chunk(source, LIMIT_TOKENS, TokenCounter(tokenizer_path(None)))
+    expected = cut(source, LIMIT_TOKENS, TokenCounter(tokenizer_path(None)))
     assert await results(pool, [source]) == [expected]
-    assert expected
+    assert expected.chunks
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_only_the_guilty_document_fails(
     error = outcome[2]
     assert isinstance(error, kind_of_error)
     assert words in str(error)
-    assert [len(one) for one in outcome if not isinstance(one, Poison)] == [1, 1, 1, 1]
+    assert [len(one.chunks) for one in outcome if not isinstance(one, Poison)] == [1, 1, 1, 1]
 
 
 async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) -> None:
@@ -121,7 +121,7 @@ async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> Non
     batches = [[document(content=f"batch {number}\n")] * 50 for number in range(8)]
     outcomes = await asyncio.gather(*(results(pool, batch) for batch in batches))
     for number, outcome in enumerate(outcomes):
-        contents = {one[0].content for one in outcome if not isinstance(one, Poison)}
+        contents = {one.chunks[0].content for one in outcome if not isinstance(one, Poison)}
         assert contents == {f"batch {number}"}
     assert children() == before
 
@@ -147,7 +147,7 @@ async def test_a_cancelled_batch_leaves_the_pool_usable(pool: ChunkingPool) -> N
         await task
     outcome = await results(pool, [document(content="new\n")])
     assert not isinstance(outcome[0], Poison)
-    assert outcome[0][0].content == "new"
+    assert outcome[0].chunks[0].content == "new"
 
 
 async def test_no_process_is_left_after_close() -> None:

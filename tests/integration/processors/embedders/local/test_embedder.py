@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from bench.corpus import python_files, questions
-from processors.chunking import chunk
+from processors.chunking import cut
 from processors.chunking.types import Source
 from processors.embedders.embedder import Urgency
 from processors.embedders.local.embedder import LocalEmbedder
@@ -69,7 +69,7 @@ def _sample() -> list[str]:
     chunks = [
         f"{part.header}\n{part.content}"
         for uri, content in python_files(20_000)[:75]
-        for part in chunk(Source(uri, content, "code", "python"), 254, count)[:2]
+        for part in cut(Source(uri, content, "code", "python"), 254, count).chunks[:2]
     ]
     return [*chunks, *questions(200 - len(chunks))]
 

@@ -102,10 +102,10 @@ async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Arc
     assert len(await archive.contents("alpha", wanted)) == 4
     assert (await archive.compact("alpha", NOW)).dropped_contents == 1
     found = await archive.contents("alpha", wanted)
-    assert sorted(found.values()) == ["shared", "three", "two"]
+    assert sorted(found.values()) == [b"shared", b"three", b"two"]
     appended = await archive.append("alpha", [logged("a", 6, "one")])
     assert appended.contents == 1
-    assert await archive.content("alpha", sha256_of("one")) == "one"
+    assert await archive.content("alpha", sha256_of("one")) == b"one"
 
 
 async def test_of_young_contents_no_references_are_kept_in_mind(
@@ -177,7 +177,7 @@ async def test_content_that_goes_during_an_append_is_archived_again(
     monkeypatch.setattr(Writing, "events", compact_first)
     appended = await archive.append("alpha", [logged("b", 3, "text")])
     assert (appended.events, appended.contents) == (1, 1)
-    assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert await archive.content("alpha", sha256_of("text")) == b"text"
     assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
 
 
@@ -195,7 +195,7 @@ async def test_content_that_is_needed_again_during_compaction_stays(
 
     monkeypatch.setattr(Replacing, "contents", append_first)
     assert (await archive.compact("alpha", NOW)).dropped_contents == 0
-    assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert await archive.content("alpha", sha256_of("text")) == b"text"
     assert await kept.positions() == [at(2), at(3)]
 
 
@@ -207,7 +207,7 @@ async def test_appends_and_compactions_at_once(archive: Archive, kept: ArchiveAt
             *(archive.compact("alpha", NOW) for _ in range(2)),
             *(archive.append("alpha", [logged(f"b{n}", turn + 3 + n, "text")]) for n in range(3)),
         )
-        assert await archive.content("alpha", sha256_of("text")) == "text"
+        assert await archive.content("alpha", sha256_of("text")) == b"text"
         await archive.append("alpha", [logged(f"b{n}", turn + 6 + n) for n in range(3)])
     assert (await archive.check("alpha")).is_sound
     assert {change.event.data.uri for change in await kept.changes()} == {"a", "b0", "b1", "b2"}
@@ -263,7 +263,7 @@ async def test_whole_files_without_an_index_are_taken_in(
     assert len((await archive.check("alpha", grace=AT_ONCE)).orphans) == 4
     assert (await archive.compact("alpha", moment(0), grace=AT_ONCE)).removed_files == 2
     assert await kept.positions() == [at(1), at(2)]
-    assert await archive.content("alpha", sha256_of("two")) == "two"
+    assert await archive.content("alpha", sha256_of("two")) == b"two"
     assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
 
 

@@ -71,11 +71,11 @@ def test_a_long_line_is_cut_between_sentences() -> None:
 
 def test_a_conversation_is_cut_by_turn() -> None:
     """The speaker of a long turn is the header of its parts."""
-    from processors.chunking import Source, chunk
+    from processors.chunking import Source, cut
     from tests.support.chunking import LIMIT_TOKENS, check, counter
 
     content = f"Ada: {LONG}\nBob: short\n\nAda: {LONG}{LONG}"
-    chunks = chunk(Source("chat", content, "conversation"), LIMIT_TOKENS, counter())
+    chunks = cut(Source("chat", content, "conversation"), LIMIT_TOKENS, counter()).chunks
     check(content, chunks, LIMIT_TOKENS)
     assert chunks[-1].header == "Ada"
     assert not any("Bob: short" in one.content and one.header for one in chunks)
@@ -83,13 +83,13 @@ def test_a_conversation_is_cut_by_turn() -> None:
 
 def test_a_long_title_is_kept_and_one_over_its_share_is_shortened() -> None:
     """A title is kept in the header, and cut if it would take the space of the text."""
-    from processors.chunking import Source, chunk
+    from processors.chunking import Source, cut
     from tests.support.chunking import LIMIT_TOKENS, counter
 
     usual = "effects of wind on the mountains " * 5
     dense = "x1-" * 60
     headers = [
-        chunk(Source("a", LONG, "text", title=title), LIMIT_TOKENS, counter())[0].header
+        cut(Source("a", LONG, "text", title=title), LIMIT_TOKENS, counter()).chunks[0].header
         for title in (usual, dense)
     ]
     assert headers[0] == usual.strip()

@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from processors.chunking import Source, chunk
+from processors.chunking import Source, cut
 from tests.support.chunking import LIMIT_TOKENS, counter
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
@@ -29,7 +29,7 @@ MODULES = (
 
 def embedded(content: str) -> set[tuple[str, str]]:
     source = Source("module.py", content, "code", "python")
-    return {(one.header, one.content) for one in chunk(source, LIMIT_TOKENS, counter())}
+    return {(one.header, one.content) for one in cut(source, LIMIT_TOKENS, counter()).chunks}
 
 
 def edits(content: str, rng: random.Random, many: int) -> Iterator[str]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 
-from processors.chunking.sandbox.frames import chunks_from, error_message
+from processors.chunking.sandbox.frames import cut_from, error_message
 from runtime.errors import LimitExceeded, UnsupportedContent
 
 
 def test_an_error_keeps_its_remedy() -> None:
     answer = json.dumps(error_message(LimitExceeded("9 chunks", "split the document")))
-    error = chunks_from(answer.encode())
+    error = cut_from(answer.encode())
     assert isinstance(error, LimitExceeded)
     assert (error.message, error.remedy) == ("9 chunks", "split the document")
 
 
 def test_other_errors_are_unsupported_content() -> None:
-    error = chunks_from(json.dumps(error_message(ValueError("bad"))).encode())
+    error = cut_from(json.dumps(error_message(ValueError("bad"))).encode())
     assert isinstance(error, UnsupportedContent)
     assert error.message == "cannot be parsed: ValueError('bad')"
