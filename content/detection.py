@@ -28,3 +28,13 @@ def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None
 def decode(raw: bytes) -> str:
     """Decode UTF-8."""
     return raw.decode()
+
+
+def has_binary_name(uri: str) -> bool:
+    """Return whether a document is not text by its name."""
+    return uri.endswith(".pdf")
+
+
+def is_known_binary(uri: str, head: bytes) -> bool:
+    """Return whether a source may publish a file that is not text in UTF-8."""
+    return has_binary_name(uri) and bool(head)

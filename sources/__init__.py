@@ -5,7 +5,7 @@ from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
 from sources.sync import Sync
-from sources.types import Change, IndexedDocument, Listing, Reason, Report, Skip, Source
+from sources.types import Change, IndexedDocument, Listing, Reason, Report, SizeLimits, Skip, Source
 
 __all__ = [
     "Basis",
@@ -14,6 +14,7 @@ __all__ = [
     "Listing",
     "Reason",
     "Report",
+    "SizeLimits",
     "Skip",
     "Source",
     "State",

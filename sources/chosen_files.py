@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from sources.types import Listing, Read, Source
+from sources.types import Listing, Read, SizeLimits, Source
 
 __all__ = ["ChosenFiles"]
 
@@ -41,9 +41,9 @@ class ChosenFiles:
         """Location of the other source."""
         return self._source.location
 
-    def list(self, max_bytes: int) -> Listing:
+    def list(self, sizes: SizeLimits) -> Listing:
         """List the chosen files; raises as the other source does."""
-        listing = self._source.list(max_bytes)
+        listing = self._source.list(sizes)
         chosen = {uri: mark for uri, mark in listing.files.items() if uri in self._uris}
         return replace(listing, files=chosen, skipped_paths={})
 
@@ -61,6 +61,6 @@ class ChosenFiles:
         similar = self._source.renames(commit, listing)
         return {new: old for new, old in similar.items() if new in self._uris}
 
-    def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
+    def reader(self, sizes: SizeLimits) -> AbstractContextManager[Read]:
         """Reader of the other source."""
-        return self._source.reader(max_bytes)
+        return self._source.reader(sizes)

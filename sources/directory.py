@@ -11,7 +11,7 @@ from pathlib import Path
 from runtime.errors import UsageError
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.ignore_rules import Choice, IgnoreRules
-from sources.types import Content, Listing, Read, Skip
+from sources.types import Content, Listing, Read, SizeLimits, Skip
 
 __all__ = ["DirectorySource", "open_directory"]
 
@@ -47,8 +47,8 @@ class DirectorySource:
         """Absolute path."""
         return str(self._root)
 
-    def list(self, max_bytes: int) -> Listing:
-        """List every file up to ``max_bytes`` without reading any.
+    def list(self, sizes: SizeLimits) -> Listing:
+        """List every file up to its limit without reading any.
 
         Raises:
             UsageError: the directory no longer exists, or can't be read.
@@ -57,7 +57,7 @@ class DirectorySource:
         skipped: dict[str, Skip] = {}
         included: set[str] = set()
         for path, entry, rules in _walk(self._root, self._choice):
-            fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, max_bytes)
+            fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, sizes)
             if isinstance(fingerprint, Skip):
                 skipped[to_shown(path)] = fingerprint
                 continue
@@ -82,15 +82,15 @@ class DirectorySource:
         return {}
 
     @contextmanager
-    def reader(self, max_bytes: int) -> Iterator[Read]:
+    def reader(self, sizes: SizeLimits) -> Iterator[Read]:
         """Reader of files by their uri."""
 
         def read(uri: str, _: str) -> Content:
-            return read_marked(self._root / uri, max_bytes + 1)
+            return read_marked(self._root / uri, sizes.of(uri) + 1)
 
         yield read
 
-    def _read(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
+    def _read(self, entry: os.DirEntry[str], path: str, sizes: SizeLimits) -> str | Skip:
         """Fingerprint of a file, or the reason to skip it."""
         try:
             status = entry.stat(follow_symlinks=False)
@@ -102,7 +102,8 @@ class DirectorySource:
             return Skip.SPECIAL
         if to_uri(os.fsencode(path)) is None:
             return Skip.NAME
-        return Skip.OVERSIZED if status.st_size > max_bytes else fingerprint_of(status)
+        is_oversized = status.st_size > sizes.of(path)
+        return Skip.OVERSIZED if is_oversized else fingerprint_of(status)
 
 
 def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | Skip, IgnoreRules]]:

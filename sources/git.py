@@ -22,7 +22,7 @@ from sources.ignore_rules import (
     rule_lines,
 )
 from sources.permalinks import permalink_template
-from sources.types import Listing, Read, Skip
+from sources.types import Listing, Read, SizeLimits, Skip
 
 __all__ = ["GitSource", "open_git"]
 
@@ -104,7 +104,7 @@ class GitSource:
         commit = self._head()
         return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._paths()))
 
-    def list(self, max_bytes: int) -> Listing:
+    def list(self, sizes: SizeLimits) -> Listing:
         """List everything at HEAD, with blob ids as fingerprints.
 
         Raises:
@@ -117,7 +117,7 @@ class GitSource:
         entries = list(self._entries(commit))
         paths = TrackedPaths(rules, (entry.uri for entry in entries if entry.uri), self._prefix)
         for entry in entries:
-            path, reason = entry.skip(max_bytes, paths)
+            path, reason = entry.skip(sizes, paths)
             if reason is not None:
                 skipped[path] = reason
             elif entry.uri is not None:
@@ -159,9 +159,9 @@ class GitSource:
         )
         return {new: old for new, old in pairs if new is not None and old is not None}
 
-    def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
-        """Reader of blobs; the listing has left out those over ``max_bytes``."""
-        del max_bytes
+    def reader(self, sizes: SizeLimits) -> AbstractContextManager[Read]:
+        """Reader of blobs; the listing has left out those over their limit."""
+        del sizes
         return blob_reader(self._root)
 
     def _head(self) -> str:
@@ -224,11 +224,11 @@ class _Entry(NamedTuple):
     blob: str
     size_bytes: bytes
 
-    def skip(self, max_bytes: int, paths: TrackedPaths) -> tuple[str, Skip | None]:
+    def skip(self, sizes: SizeLimits, paths: TrackedPaths) -> tuple[str, Skip | None]:
         """Path of the entry or of a skipped folder around it, and the reason, if known unread."""
         if self.uri is None:
-            return to_shown(self.path), self._skip(max_bytes) or Skip.NAME
-        return paths.skip(self.uri) or (self.uri, self._skip(max_bytes))
+            return to_shown(self.path), self._skip(sizes.text_bytes) or Skip.NAME
+        return paths.skip(self.uri) or (self.uri, self._skip(sizes.of(self.uri)))
 
     def _skip(self, max_bytes: int) -> Skip | None:
         if self.mode == _SYMLINK_MODE:

@@ -13,7 +13,7 @@ from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
 from sources.ignore_rules import RULES_FILE, TrackedPaths, read_rule_lines
-from sources.types import Content, Listing, Read, Skip
+from sources.types import Content, Listing, Read, SizeLimits, Skip
 
 __all__ = ["WorkTreeSource"]
 
@@ -31,7 +31,7 @@ class WorkTreeSource(GitSource):
         """Build the source of a repository's work tree."""
         return cls(source._root, source._prefix, source._choice)
 
-    def list(self, max_bytes: int) -> Listing:
+    def list(self, sizes: SizeLimits) -> Listing:
         """List the files of the work tree without reading any.
 
         Raises:
@@ -48,7 +48,7 @@ class WorkTreeSource(GitSource):
         uris = [uri for path in modes if (uri := to_uri(path)) is not None]
         paths = TrackedPaths(rules, uris, self._prefix)
         for path, mode in sorted(modes.items()):
-            shown, fingerprint = _inspect(tree, path, mode, paths, max_bytes)
+            shown, fingerprint = _inspect(tree, path, mode, paths, sizes)
             if isinstance(fingerprint, Skip):
                 skipped[shown] = fingerprint
             elif fingerprint is not None:
@@ -67,13 +67,13 @@ class WorkTreeSource(GitSource):
         return {}
 
     @contextmanager
-    def reader(self, max_bytes: int) -> Iterator[Read]:
+    def reader(self, sizes: SizeLimits) -> Iterator[Read]:
         """Reader of files of the work tree by their uri."""
         tree = WorkTree(self._root)
 
         def read(uri: str, _: str) -> Content:
             tree.stat(os.fsencode(uri))
-            return read_marked(self._root / uri, max_bytes + 1)
+            return read_marked(self._root / uri, sizes.of(uri) + 1)
 
         yield read
 
@@ -84,7 +84,7 @@ class WorkTreeSource(GitSource):
 
 
 def _inspect(
-    tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, max_bytes: int
+    tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, sizes: SizeLimits
 ) -> tuple[str, str | Skip | None]:
     """Path of a file, or of a skipped folder around it; with its fingerprint or reason to skip.
 
@@ -94,7 +94,7 @@ def _inspect(
     if uri is None:
         return to_shown(path), Skip.NAME
     try:
-        return paths.skip(uri) or (uri, _fingerprint(tree.stat(path), mode, max_bytes))
+        return paths.skip(uri) or (uri, _fingerprint(tree.stat(path), mode, sizes.of(uri)))
     except OSError:
         return uri, None
 

@@ -10,14 +10,16 @@ from functools import cache
 from importlib import import_module
 from itertools import islice
 
+from content.detection import is_known_binary
 from sources.files import to_text
 from sources.types import Skip
 
 __all__ = ["rules_digest", "to_document"]
 
-_VERSION = 1
+_VERSION = 2
 """Increase this with each change of the rules, so that files are read again."""
 
+_HEAD_BYTES = 4096
 _LFS_POINTER = ("version https://git-lfs.github.com/spec/", "version https://hawser.github.com/")
 _LFS_POINTER_CHARACTERS = 1024
 
@@ -85,8 +87,13 @@ _NPM_PASSWORD = re.compile(
 _NPM_FILES = (".npmrc", ".yarnrc", ".yarnrc.yml")
 
 
-def to_document(uri: str, raw: bytes, *, included: bool = False) -> str | Skip:
-    """Text of a file, or the reason to skip it; with ``included``, its content is not checked."""
+def to_document(uri: str, raw: bytes, *, included: bool = False) -> str | bytes | Skip:
+    """Text of a file, its bytes if they are of another known format, or the reason to skip it.
+
+    With ``included``, its content is not checked.
+    """
+    if is_known_binary(uri, raw[:_HEAD_BYTES]):
+        return raw
     text = to_text(raw)
     if isinstance(text, Skip) or included:
         return text

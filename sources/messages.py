@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64encode
 from urllib.parse import quote
 
 from events.models import ContentReference, DocumentChange, DocumentChanged, Origin, content_hash
@@ -34,6 +35,7 @@ def document_changed(
     identity = [project, prefix, *source, change.uri, change.old_uri, change.change, change.target]
     content = None if content_ref is not None else change.content
     digest = None if change.content is None else content_hash(change.content)
+    encoded = b64encode(content).decode() if isinstance(content, bytes) else None
     return DocumentChanged(
         id=hashlib.sha256(json.dumps([*identity, *collections]).encode()).hexdigest(),
         source="headrace/sync",
@@ -44,7 +46,8 @@ def document_changed(
             uri=prefix + change.uri,
             change=change.change,
             old_uri=None if change.old_uri is None else prefix + change.old_uri,
-            content=content,
+            content=content if isinstance(content, str) else None,
+            content_base64=encoded,
             content_ref=content_ref,
             content_hash=digest,
             commit=change.commit,

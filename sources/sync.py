@@ -11,7 +11,7 @@ from events.models import content_hash
 from sources.comparison import Basis, Step, match_renames
 from sources.inspection import rules_digest, to_document
 from sources.state import DELETED, ReadFile, State, mark_of, skip_of
-from sources.types import Change, Content, Listing, Read, Reason, Report, Skip, Source
+from sources.types import Change, Content, Listing, Read, Reason, Report, SizeLimits, Skip, Source
 
 __all__ = ["Sync"]
 
@@ -27,7 +27,7 @@ class Sync:
         source: source of the documents.
         listing: current content of the source.
         basis: content of the index from this source.
-        max_bytes: larger files are skipped.
+        sizes: larger files are skipped.
         read_all: read all files with unknown text immediately, so that ``steps`` is complete.
 
     Raises:
@@ -39,15 +39,16 @@ class Sync:
         source: Source,
         listing: Listing,
         basis: Basis,
-        max_bytes: int,
+        sizes: SizeLimits,
         *,
         read_all: bool = False,
     ) -> None:
         self._source = source
         self._listing = listing
         self._basis = basis
-        self._max_bytes = max_bytes
-        self._rules = f"{max_bytes} {rules_digest(listing.included)}"
+        self._sizes = sizes
+        limits = f"{sizes.text_bytes} {sizes.binary_bytes}"
+        self._rules = f"{limits} {rules_digest(listing.included)}"
         self._files = self._cached_results()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
@@ -101,7 +102,7 @@ class Sync:
         Raises:
             UsageError: the source no longer exists.
         """
-        with self._source.reader(self._max_bytes) as read:
+        with self._source.reader(self._sizes) as read:
             for step in self.steps:
                 self.position += 1
                 if step.change == "delete":
@@ -230,14 +231,14 @@ class Sync:
     def _read_marks(self, uris: Sequence[str]) -> None:
         if not uris:
             return
-        with self._source.reader(self._max_bytes) as read:
+        with self._source.reader(self._sizes) as read:
             for uri in uris:
                 try:
                     content = read(uri, self._listing.files[uri])
                 except OSError:
                     continue
-                text = self._text(uri, content)
-                mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+                body = self._body(uri, content)
+                mark = mark_of(body) if isinstance(body, Skip) else content_hash(body)
                 self._files[uri] = content.fingerprint, mark
 
     def _read(self, step: Step, read: Read) -> Iterator[Change]:
@@ -247,19 +248,19 @@ class Sync:
             self._files.pop(step.uri, None)
             yield from self._skip(step, Skip.UNREADABLE)
             return
-        text = self._text(step.uri, content)
-        mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+        body = self._body(step.uri, content)
+        mark = mark_of(body) if isinstance(body, Skip) else content_hash(body)
         self._files[step.uri] = content.fingerprint, mark
-        if isinstance(text, Skip):
-            yield from self._skip(step, text)
+        if isinstance(body, Skip):
+            yield from self._skip(step, body)
             return
         reason = step.reason if step.change == "rename" else self._reason(step.uri, mark)
         if reason is not None:
             self.report.published += 1
-            yield self._upsert(step, mark, text, reason)
+            yield self._upsert(step, mark, body, reason)
 
-    def _text(self, uri: str, content: Content) -> str | Skip:
-        if len(content.raw) > self._max_bytes:
+    def _body(self, uri: str, content: Content) -> str | bytes | Skip:
+        if len(content.raw) > self._sizes.of(uri):
             return Skip.OVERSIZED
         return to_document(uri, content.raw, included=uri in self._listing.included)
 
@@ -275,14 +276,14 @@ class Sync:
         self.report.deleted += 1
         return Change("delete", uri, DELETED, reason, commit=self._listing.commit)
 
-    def _upsert(self, step: Step, mark: str, text: str, reason: Reason) -> Change:
+    def _upsert(self, step: Step, mark: str, body: str | bytes, reason: Reason) -> Change:
         return Change(
             change=step.change,
             uri=step.uri,
             target=self._basis.target(mark),
             reason=reason,
             old_uri=step.old_uri,
-            content=text,
+            content=body,
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
         )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
+from content.detection import has_binary_name
+
 __all__ = [
     "Change",
     "ChangeKind",
@@ -18,6 +20,7 @@ __all__ = [
     "Read",
     "Reason",
     "Report",
+    "SizeLimits",
     "Skip",
     "Source",
 ]
@@ -107,6 +110,22 @@ Read = Callable[[str, str], Content]
 """Reader of a uri that was listed with a fingerprint; raises ``OSError`` if it can't be read."""
 
 
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Most bytes of a text, and of a file whose name is that of another format."""
+
+    text_bytes: int
+    binary_bytes: int
+
+    def within(self, most_bytes: int) -> SizeLimits:
+        """Limits of which none is over ``most_bytes``."""
+        return SizeLimits(min(self.text_bytes, most_bytes), min(self.binary_bytes, most_bytes))
+
+    def of(self, uri: str) -> int:
+        """Most bytes of the file with this uri."""
+        return self.binary_bytes if has_binary_name(uri) else self.text_bytes
+
+
 class Source(Protocol):
     """Origin of documents. Calls block; none runs code of the source."""
 
@@ -130,8 +149,8 @@ class Source(Protocol):
         """Absolute path of what is synced."""
         ...
 
-    def list(self, max_bytes: int) -> Listing:
-        """List everything in the source; files over ``max_bytes`` count as skipped.
+    def list(self, sizes: SizeLimits) -> Listing:
+        """List everything in the source; files over their limit count as skipped.
 
         Raises:
             UsageError: the source no longer exists, or can't be read.
@@ -150,8 +169,8 @@ class Source(Protocol):
         """Old uri by new uri of files renamed since ``commit``; empty if that is unknown."""
         ...
 
-    def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
-        """Reader of single contents, which reads at most ``max_bytes`` + 1 bytes of each."""
+    def reader(self, sizes: SizeLimits) -> AbstractContextManager[Read]:
+        """Reader of single contents, which reads at most one byte more than the limit of each."""
         ...
 
 
@@ -168,7 +187,7 @@ class Change:
     target: str
     reason: Reason
     old_uri: str | None = None
-    content: str | None = None
+    content: str | bytes | None = None
     commit: str | None = None
     permalink_template: str | None = None
 

@@ -26,7 +26,7 @@ from gateway.progress import VECTOR, ShowProgress, progress
 from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import Destination, Until, sync_source
+from gateway.sync.sync import Destination, Until, size_limits, sync_source
 from processors.recipes import recipe_of
 from runtime.errors import Unavailable
 from runtime.settings import Settings
@@ -133,7 +133,7 @@ async def _index(
             Destination(demonstration.project),
             tools.client,
             tools.store,
-            max_bytes=tools.settings.max_document_bytes,
+            sizes=size_limits(tools.settings),
             until=Until.KEYWORDS,
             show=show,
         )

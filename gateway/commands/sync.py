@@ -16,7 +16,7 @@ from gateway.progress import progress
 from gateway.servers import configured, stack
 from gateway.session import JsonOption, ProjectOption, run_client
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import Destination, Until, preview_sync, sync_source
+from gateway.sync.sync import Destination, Until, preview_sync, size_limits, sync_source
 from runtime.errors import UsageError
 from runtime.process_health import settle_heap
 from runtime.settings import Settings
@@ -146,7 +146,7 @@ async def _sync(settings: Settings, request: _Request) -> SyncReport:
                 request.destination,
                 client,
                 store,
-                max_bytes=running.max_document_bytes,
+                sizes=size_limits(running),
                 until=until,
                 show=show,
                 full=request.full,
@@ -166,7 +166,7 @@ async def _preview(settings: Settings, request: _Request) -> tuple[SyncReport, S
                 request.destination,
                 client,
                 store,
-                max_bytes=running.max_document_bytes,
+                sizes=size_limits(running),
                 show=show,
                 full=request.full,
             )

@@ -157,6 +157,12 @@ def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], in
     return batch, sync.position
 
 
+def _most_inline(content: str | bytes) -> int:
+    if isinstance(content, str):
+        return protocol_limits.INLINE_CONTENT_CHARACTERS
+    return protocol_limits.INLINE_CONTENT_BYTES
+
+
 async def _event(
     change: Change,
     lease: Lease,
@@ -166,7 +172,7 @@ async def _event(
 ) -> DocumentChanged:
     source = lease.leased.source
     content, content_ref = change.content, None
-    if content is not None and len(content) > protocol_limits.INLINE_CONTENT_CHARACTERS:
+    if content is not None and len(content) > _most_inline(content):
         content_ref = await client.keep_content(source.project, content)
     try:
         return document_changed(

@@ -20,13 +20,14 @@ from gateway.sync.ownership import Lease, check_owners, hold_lease
 from gateway.sync.publisher import Outcomes, publish_changes
 from gateway.sync.report import SyncReport
 from runtime.errors import UsageError
-from sources import Basis, IndexedDocument, Listing, Source, State, Sync
+from runtime.settings import Settings
+from sources import Basis, IndexedDocument, Listing, SizeLimits, Source, State, Sync
 from sources.comparison import Step
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource, source_id_of
 from store.store import Store
 
-__all__ = ["Destination", "Until", "preview_sync", "sync_source"]
+__all__ = ["Destination", "Until", "preview_sync", "size_limits", "sync_source"]
 
 T = TypeVar("T")
 
@@ -61,6 +62,11 @@ class Destination:
     prefix: str | None = None
 
 
+def size_limits(settings: Settings) -> SizeLimits:
+    """Read from the settings how large the files of a source may be."""
+    return SizeLimits(settings.max_document_bytes, settings.max_binary_bytes)
+
+
 @dataclass(frozen=True)
 class _Job:
     """One sync of a source into a project; with ``full``, every document is published."""
@@ -69,7 +75,7 @@ class _Job:
     destination: Destination
     client: OperatorClient
     store: Store
-    max_bytes: int
+    sizes: SizeLimits
     full: bool
 
     def key(self) -> str:
@@ -137,7 +143,7 @@ async def sync_source(
     client: OperatorClient,
     store: Store,
     *,
-    max_bytes: int,
+    sizes: SizeLimits,
     until: Until,
     show: ShowProgress,
     full: bool = False,
@@ -156,7 +162,7 @@ async def sync_source(
             reason.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, min(max_bytes, MAX_CONTENT_BYTES), full)
+    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full)
     registered = await job.register()
     report = SyncReport(registered.name, registered.location, source.kind)
     outcomes = None
@@ -200,7 +206,7 @@ async def preview_sync(
     client: OperatorClient,
     store: Store,
     *,
-    max_bytes: int,
+    sizes: SizeLimits,
     show: ShowProgress,
     full: bool = False,
 ) -> tuple[SyncReport, Sequence[Step]]:
@@ -210,7 +216,7 @@ async def preview_sync(
         UsageError, SourceBusy, Unavailable: as ``sync_source``.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, min(max_bytes, MAX_CONTENT_BYTES), full)
+    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full)
     registered = await job.find()
     if registered is None:
         registered = await job.unregistered()
@@ -263,7 +269,7 @@ async def _compare(
     state = State() if leased is None else State.from_json(leased.state)
     saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
     async with _concurrently(_read_index(job, leased, state)) as index_read:
-        listing = await asyncio.to_thread(job.source.list, job.max_bytes)
+        listing = await asyncio.to_thread(job.source.list, job.sizes)
         if leased is not None and leased.commit is not None and not job.full:
             is_older = job.source.is_older
             if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
@@ -272,7 +278,7 @@ async def _compare(
             lost, indexed = await index_read
             basis = Basis.of(state, indexed, job.destination.collections, lost, full=job.full)
             sync = await asyncio.to_thread(
-                lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
+                lambda: Sync(job.source, listing, basis, job.sizes, read_all=read_all)
             )
             source = registered if leased is None else leased.source
             await check_owners(sync, indexed, source, job.store)

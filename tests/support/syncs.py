@@ -19,11 +19,12 @@ from sources import (
     Sync,
     open_source,
 )
-from sources.types import Content, Read
+from sources.types import Content, Read, SizeLimits
 
-__all__ = ["LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
+__all__ = ["LIMITS", "LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
 
 LIMIT_BYTES = 10_000
+LIMITS = SizeLimits(LIMIT_BYTES, LIMIT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class MemorySource:
     name: str = "memory"
     location: str = "/memory"
 
-    def list(self, max_bytes: int) -> Listing:
+    def list(self, sizes: SizeLimits) -> Listing:
         """All files."""
-        del max_bytes
+        del sizes
         return Listing(dict(self.files), {})
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
@@ -71,9 +72,9 @@ class MemorySource:
         return self.similar
 
     @contextmanager
-    def reader(self, max_bytes: int) -> Iterator[Read]:
+    def reader(self, sizes: SizeLimits) -> Iterator[Read]:
         """Reader of the files."""
-        del max_bytes
+        del sizes
         yield lambda uri, _: Content(self.files[uri].encode(), self.files[uri])
 
 
@@ -89,7 +90,8 @@ def begin(
     """Begin a sync; its state goes through JSON, as in production."""
     kept = State.from_json(before.state.to_json())
     basis = Basis.of(kept, before.indexed, collections, full=full)
-    return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
+    sizes = SizeLimits(max_bytes, max_bytes)
+    return Sync(source, source.list(sizes), basis, sizes, read_all=read_all)
 
 
 def sync(

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UsageError
-from sources import Skip, open_source
+from sources import SizeLimits, Skip, open_source
 from tests.support.repositories import create_repository, write_files
 from tests.support.syncs import Synced, begin, sync
 
 LIMIT_BYTES = 100_000
+LIMITS = SizeLimits(LIMIT_BYTES, LIMIT_BYTES)
 
 
 def random_text(length: int) -> str:
@@ -125,7 +126,7 @@ def test_a_repository_leaves_out_the_same_but_for_tracked_results(tmp_path: Path
     uris, skipped = published(tmp_path)
     assert uris == {"a.py", "package.json", "dist/action.js"}
     assert skipped == {Skip.SECRET: 2, Skip.DEPENDENCY: 2, Skip.LOCK_FILE: 1}
-    listing = open_source(tmp_path).list(LIMIT_BYTES)
+    listing = open_source(tmp_path).list(LIMITS)
     assert listing.skipped_paths == {
         "dist/.env": Skip.SECRET,
         "web/node_modules/": Skip.DEPENDENCY,

@@ -10,7 +10,7 @@ from runtime.errors import UsageError
 from sources import Skip, open_source
 from sources.git import GitSource
 from tests.support.repositories import Repository, create_repository, write_files
-from tests.support.syncs import LIMIT_BYTES, Synced, sync
+from tests.support.syncs import LIMITS, Synced, sync
 
 
 def clone(repository: Repository, path: Path, *options: str) -> Repository:
@@ -55,7 +55,7 @@ def test_a_repository_without_a_work_tree_is_git(tmp_path: Path, option: str) ->
     bare = open_source(clone(repository, tmp_path / "m.git", option).path)
     assert isinstance(bare, GitSource)
     assert {one.uri for one in sync(bare)[0]} == {"a.md", "b/c.md"}
-    assert bare.uncommitted(bare.list(LIMIT_BYTES)) == 0
+    assert bare.uncommitted(bare.list(LIMITS)) == 0
     with pytest.raises(UsageError, match="no work tree"):
         open_source(tmp_path / "m.git", worktree=True)
 
@@ -65,11 +65,11 @@ def test_ancestry_decides_which_commit_is_older(tmp_path: Path) -> None:
     repository = create_repository(tmp_path / "one", {"a": "1"})
     old = clone(repository, tmp_path / "old")
     repository.commit({"a": "2"})
-    new_listing = open_source(repository.path).list(LIMIT_BYTES)
+    new_listing = open_source(repository.path).list(LIMITS)
     assert new_listing.commit is not None
     assert new_listing.committed_at is not None
     source = open_source(old.path)
-    listing = source.list(LIMIT_BYTES)
+    listing = source.list(LIMITS)
     new, at = new_listing.commit, new_listing.committed_at
     assert not source.is_older(listing, str(listing.commit), listing.committed_at)
     assert source.is_older(listing, new, at + 1), "unknown here, and later"
@@ -80,7 +80,7 @@ def test_ancestry_decides_which_commit_is_older(tmp_path: Path) -> None:
     whole = open_source(repository.path)
     assert not whole.is_older(new_listing, str(listing.commit), at + 10**6)
     repository.git("commit", "--quiet", "--amend", "--message", "rewritten")
-    rewritten = whole.list(LIMIT_BYTES)
+    rewritten = whole.list(LIMITS)
     assert not whole.is_older(rewritten, new, at)
 
 
@@ -91,12 +91,12 @@ def test_uncommitted_changes_are_counted_and_can_be_synced(tmp_path: Path) -> No
         {"kept": "0", "edited": "1", "gone": "2", "touched": "3", ".gitignore": "*.log\n"},
     )
     source = open_source(repository.path)
-    assert source.uncommitted(source.list(LIMIT_BYTES)) == 0
+    assert source.uncommitted(source.list(LIMITS)) == 0
     repository.write({"staged": "4"})
     repository.git("add", "staged")
     repository.write({"edited": "one", "untracked": "5", "x.log": "6", "touched": "3", ".env": "7"})
     (repository.path / "gone").unlink()
-    assert source.uncommitted(source.list(LIMIT_BYTES)) == 4
+    assert source.uncommitted(source.list(LIMITS)) == 4
     _, first = sync(source)
     tree = open_source(repository.path, worktree=True)
     assert tree.key == source.key
@@ -124,7 +124,7 @@ def test_a_work_tree_leads_nowhere_else(tmp_path: Path) -> None:
     (repository.path / "docs").symlink_to(tmp_path / "outside")
     repository.write({"a.md": "edited"})
     source = open_source(repository.path)
-    assert source.uncommitted(source.list(LIMIT_BYTES)) >= 2
+    assert source.uncommitted(source.list(LIMITS)) >= 2
     changes, _ = sync(open_source(repository.path, worktree=True), Synced())
     assert {one.content for one in changes} <= {"edited", "* filter=evil\n"}
     assert not mark.exists()

@@ -17,9 +17,9 @@ from sources import Change, IndexedDocument, Reason, Skip, document_changed, ope
 from sources.directory import DirectorySource
 from sources.files import read_marked
 from sources.git import GitSource
-from sources.types import Content
+from sources.types import Content, SizeLimits
 from tests.support.repositories import Repository, create_repository, write_files
-from tests.support.syncs import LIMIT_BYTES, Synced, applied, begin, sync
+from tests.support.syncs import LIMIT_BYTES, LIMITS, Synced, applied, begin, sync
 
 BODY = "".join(f"line {number} of a text that is long enough\n" for number in range(30))
 
@@ -301,7 +301,7 @@ def test_a_directory_obeys_nested_ignore_rules(tmp_path: Path) -> None:
         },
     )
     source = DirectorySource(tmp_path)
-    assert set(source.list(LIMIT_BYTES).files) == {
+    assert set(source.list(LIMITS).files) == {
         ".gitignore",
         "inner/.gitignore",
         "inner/.headraceignore",
@@ -487,7 +487,7 @@ def test_the_standard_library_loses_no_file() -> None:
     root = Path(sysconfig.get_path("stdlib")) / "test"
     if not (root / "test_source_encoding.py").exists():
         pytest.skip("this Python was packaged without its tests")
-    skipped = DirectorySource(root).list(2 * 2**20).skipped_paths
+    skipped = DirectorySource(root).list(SizeLimits(2 * 2**20, 2 * 2**20)).skipped_paths
     folders = {root / path for path in skipped if path.endswith("/")}
     files = [path for path in root.rglob("*") if not stat.S_ISDIR(path.lstat().st_mode)]
     outside = sum(folders.isdisjoint(path.parents) for path in files)

@@ -14,7 +14,7 @@ from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
 from runtime.errors import Unavailable
-from sources import IndexedDocument, Source, open_source
+from sources import IndexedDocument, SizeLimits, Source, open_source
 from sources.chosen_files import ChosenFiles
 from store.documents.pending import Counts
 from tests.support.chunking import cut
@@ -76,7 +76,7 @@ def test_a_named_directory_is_indexed_whole(tmp_path: Path) -> None:
     (tmp_path / "Notes of 2026" / "herons.md").write_text("Herons nest in March.")
     chosen = choose(tmp_path / "Notes of 2026")
     assert chosen.project == "demo-notes-of-2026"
-    assert set(chosen.source.list(2**20).files) == {"herons.md"}
+    assert set(chosen.source.list(SizeLimits(2**20, 2**20)).files) == {"herons.md"}
 
 
 def answer(uri: str, coverage: float) -> QueryAnswer:

@@ -13,7 +13,7 @@ from events.streams.entries import entries_of
 from gateway.sync.report import SyncReport
 from gateway.sync.sync import Destination, Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
-from sources import open_source
+from sources import SizeLimits, open_source
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.store import Store
@@ -40,7 +40,7 @@ async def test_a_sync_that_publishes_has_a_batch(
                 Destination(PROJECT),
                 client,
                 store,
-                max_bytes=2**20,
+                sizes=SizeLimits(2**20, 2**20),
                 until=until,
                 show=lambda *_, **__: None,
             )

@@ -24,7 +24,7 @@ from gateway.sync.report import SyncReport, describe
 from gateway.sync.sync import Destination, Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
-from sources import Reason, open_source
+from sources import Reason, SizeLimits, open_source
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
@@ -53,7 +53,7 @@ class Syncs:
             Destination(PROJECT, **destination),
             self.client,
             self.store,
-            max_bytes=LIMIT_BYTES,
+            sizes=SizeLimits(LIMIT_BYTES, LIMIT_BYTES),
             until=until,
             show=lambda *_, **__: None,
             full=full,
@@ -66,7 +66,7 @@ class Syncs:
             Destination(PROJECT),
             self.client,
             self.store,
-            max_bytes=LIMIT_BYTES,
+            sizes=SizeLimits(LIMIT_BYTES, LIMIT_BYTES),
             show=lambda *_, **__: None,
         )
         return [(step.uri, step.reason) for step in steps]
