@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from content.detection import kind_of, language_of
 from events.models import DocumentChange, content_hash
 from events.streams.changes import LoggedChange
-from processors.chunking.registry import Chunking, kind_of, language_of
+from processors.chunking.registry import Chunking
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.chunking.types import Chunk, Source
 from processors.embedders.embedder import Embedder, Urgency

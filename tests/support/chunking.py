@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from content.detection import kind_of, language_of
 from processors.chunking import Chunk, CountTokens, Source, chunk
-from processors.chunking.registry import kind_of, language_of
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 
