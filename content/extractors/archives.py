@@ -52,6 +52,11 @@ class Members:
     def __contains__(self, name: object) -> bool:
         return name in self._infos
 
+    def size(self, name: str) -> int:
+        """Return the announced size of a member in bytes, 0 if there is no such member."""
+        info = self._infos.get(name)
+        return 0 if info is None else info.file_size
+
     def read(self, name: str) -> bytes:
         """Return the bytes of a member, not more than its directory entry announces.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from content.detection import kind_of, language_of
 from processors import chunking
 from processors.chunking import Chunk, CountTokens, Source
-from processors.chunking.registry import kind_of, language_of
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 

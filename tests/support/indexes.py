@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 from redis.asyncio import Redis
 
+from content.detection import kind_of, language_of
 from events.client.publisher import Receipt
 from events.names import LogPosition, Names
 from events.streams.backlog import read_backlog
 from processors.chunking import cut
-from processors.chunking.registry import kind_of, language_of
 from processors.chunking.types import Chunk, CountTokens, Source
 
 __all__ = ["assert_all_handled", "assert_equals_oracle", "assert_nothing_pending"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from content.detection import kind_of, language_of
 from events.models import content_hash
-from processors.chunking.registry import cut, kind_of, language_of
+from processors.chunking.registry import cut
 from processors.chunking.types import Source
 from store.documents.text import TextPart, ending_of, joined_lines
 from tests.support.chunking import LIMIT_TOKENS, counter

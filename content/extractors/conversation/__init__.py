@@ -1,0 +1,1 @@
+"""Extractor of conversations: exports of chats, message lists, subtitles and transcripts."""

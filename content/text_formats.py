@@ -1,0 +1,76 @@
+"""Formats that are written as text, recognized by their first characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from content.json_outline import json_outline
+
+__all__ = ["text_format"]
+
+_HTML = re.compile(
+    r"\ufeff?(?>\s*(?:<\?xml[^>]*>|<!--.*?-->))*+\s*<(?:!doctype\s+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_HTML_CHARACTERS = 1_024
+_WEBVTT = re.compile(r"\ufeff?WEBVTT(?:[ \t\n\r]|$)")
+_SUBRIP = re.compile(r"\ufeff?\s*\d+[ \t]*\r?\n\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:")
+_MAIL_HEADER = re.compile(r"\ufeff?\s*(?:From |[!-9;-~]+:)")
+_MAIL_STARTS = {".eml": _MAIL_HEADER, ".mbox": re.compile(r"\s*From ")}
+_JSON_LINES = frozenset({".jsonl", ".ndjson"})
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_CHATGPT_NODE = re.compile(r"(?:\[\])?\.mapping\.[^.\[]+\.(?:message|parent|children)")
+
+
+def text_format(suffix: str, head: str) -> str | None:
+    """Kind of a format that is written as text. Returns None if the text has no sign of one.
+
+    Args:
+        suffix: of the file's name, in lower case.
+        head: first characters of the text; its end may be cut anywhere.
+    """
+    if suffix in _MAIL_STARTS:
+        return "email" if _MAIL_STARTS[suffix].match(head) else None
+    if _HTML.match(head[:_HTML_CHARACTERS]):
+        return "html"
+    if _WEBVTT.match(head) or _SUBRIP.match(head):
+        return "conversation"
+    return _json_kind(suffix, head)
+
+
+def _json_kind(suffix: str, head: str) -> str | None:
+    text = head.lstrip("\ufeff \t\r\n")
+    if not text.startswith(("{", "[")):
+        return None
+    outline = json_outline(text)
+    if _is_notebook(outline):
+        return "notebook"
+    return "conversation" if _is_conversation(outline, suffix in _JSON_LINES) else None
+
+
+def _is_notebook(outline: Mapping[str, str]) -> bool:
+    cells = {".cells", ".worksheets"} & outline.keys()
+    typed = {".cells[].cell_type", ".worksheets[].cells[].cell_type"} & outline.keys()
+    return bool(typed) or (bool(cells) and ".nbformat" in outline)
+
+
+def _is_conversation(outline: Mapping[str, str], in_lines: bool) -> bool:
+    """Recognize message lists and the exports of Slack, Discord, ChatGPT and Claude."""
+    if {"[].chat_messages", ".chat_messages"} & outline.keys():
+        return True
+    if any(map(_CHATGPT_NODE.match, outline)):
+        return True
+    prefixes = ("[]", ".messages[]", "[].messages[]", *([""] if in_lines else []))
+    return any(_are_messages(outline, prefix) for prefix in prefixes)
+
+
+def _are_messages(outline: Mapping[str, str], prefix: str) -> bool:
+    names = {path.removeprefix(prefix) for path in outline if path.startswith(prefix)}
+    if outline.get(f"{prefix}.role") in _ROLES and names & {".content", ".tool_calls"}:
+        return True
+    if outline.get(f"{prefix}.type") == "message" and ".ts" in names:
+        return True
+    return names >= {".author", ".content", ".timestamp"} and bool(
+        names & {".author.username", ".author.name"}
+    )
