@@ -15,7 +15,7 @@ from content.extractors.pdf.words import Word
 
 __all__ = ["align"]
 
-_MEANINGFUL = re.compile(r"\w|[$€£%–—-]|^\.+$")
+_MEANINGFUL = re.compile(r"\w|[$€£%\u2013\u2014-]|^\.+$")
 _NUMBER = re.compile(r"[\W\d]*\d[\W\d]*%?")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _PAGE_NUMBER = re.compile(r"\d{1,4}")
@@ -47,6 +47,8 @@ def _has_short_segments(divided: Sequence[Sequence[Segment]]) -> bool:
     """Test whether most rows are divided, into segments as short as cells."""
     words = [word for segments in divided for segment in segments for word in segment]
     if any(_RIGHT_TO_LEFT.search(word.text) for word in words):
+        return False
+    if 2 * sum(any(map(str.isalnum, word.text)) for word in words) < len(words):
         return False
     symbols = sum(_MEANINGFUL.search(word.text) is None for word in words)
     if symbols > _MOST_SYMBOLS * len(words):

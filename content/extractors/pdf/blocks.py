@@ -15,12 +15,15 @@ from content.rendition import Box
 
 __all__ = ["Block", "PageText", "Position", "TextLine", "TextTable", "blocks_of", "body_size"]
 
+_TOUCHING = 0.1  # of the size of the type
+_BESIDE = 0.8  # of the size of the type: a wider gap divides columns
+_OVERLAPPING = 0.3  # of the height of the lower word
 _HYPHENS = ("-", "\u2010", "\u2011")
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """Line of text. ``size`` is the height of its type, in half points."""
+    """Line of text. ``size`` is that of its font in points, rounded to half a point."""
 
     text: str
     box: Box
@@ -78,18 +81,48 @@ def blocks_of(words: Sequence[Word], tables: Sequence[Table]) -> list[Block]:
 
 def _lines(lines: Sequence[Sequence[Word]]) -> Iterator[TextLine]:
     """Yield lines of text, after joining the words that the ends of lines cut."""
-    texts = [joined_text(line) for line in lines]
-    for position in range(len(lines) - 1):
-        line, following = lines[position], lines[position + 1]
+    joined = _joined_scripts(lines)
+    texts = [text for text, _ in joined]
+    for position in range(len(joined) - 1):
+        line, following = joined[position][1], joined[position + 1][1]
         cut = line[-1].cut and line[-1].index + 1 == following[0].index
         if not cut and not _continues(texts[position], texts[position + 1], line, following):
             continue
         rest, _, texts[position + 1] = texts[position + 1].partition(" ")
         head = texts[position]
         texts[position] = joined_word(head if cut else head[:-1], rest)
-    for text, line in zip(texts, lines, strict=True):
+    for text, (_, line) in zip(texts, joined, strict=True):
         if text:
             yield TextLine(text, box_of(line), _size(line))
+
+
+def _joined_scripts(lines: Sequence[Sequence[Word]]) -> list[tuple[str, list[Word]]]:
+    """Join lines that stand side by side, with their texts: pdfium breaks a line at a superscript.
+
+    A word that nearly touches the one before it is written without a space.
+    """
+    joined: list[tuple[str, list[Word]]] = []
+    for line in lines:
+        text = joined_text(line)
+        if joined and _stands_beside(joined[-1][1][-1], line[0]):
+            before, words = joined[-1]
+            touches = line[0].left - words[-1].right <= _TOUCHING * words[-1].measure
+            joined[-1] = (f"{before}{'' if touches else ' '}{text}", [*words, *line])
+        else:
+            joined.append((text, list(line)))
+    return joined
+
+
+def _stands_beside(word: Word, following: Word) -> bool:
+    if word.cut or word.aside or following.aside:
+        return False
+    overlap = min(word.top, following.top) - max(word.bottom, following.bottom)
+    gap = following.left - word.right
+    size = word.measure
+    return (
+        overlap > _OVERLAPPING * min(word.size, following.size)
+        and -0.3 * size < gap < _BESIDE * size
+    )
 
 
 def _continues(text: str, following: str, line: Sequence[Word], next_line: Sequence[Word]) -> bool:
@@ -103,7 +136,7 @@ def _continues(text: str, following: str, line: Sequence[Word], next_line: Seque
 
 
 def _size(line: Sequence[Word]) -> float:
-    return round(2 * statistics.median(word.size for word in line)) / 2
+    return round(2 * statistics.median(word.font_size for word in line)) / 2
 
 
 def body_size(pages: Sequence[PageText]) -> float:

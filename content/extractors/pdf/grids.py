@@ -12,7 +12,7 @@ from content.extractors.pdf.rows import Row, rows_of
 from content.extractors.pdf.rulings import Edge, joined_edges, near
 from content.extractors.pdf.words import Word
 
-__all__ = ["Grid", "find_grids", "fill_grid"]
+__all__ = ["Grid", "fill_grid", "find_grids"]
 
 _TOUCHING = 4.0  # points between edges that meet
 _DISTINCT = 3.0  # points between two boundaries
@@ -20,6 +20,7 @@ _OVERHANG = 2.0  # points that a word's middle may be outside
 _MOST_PAIRS = 400_000
 _MOST_CELLS = 20_000
 _FEWEST_FILLED = 4
+_FILLED_SHARE = 0.3  # of the cells
 _EQUAL_SHARE = 0.6  # of a row's cells, which hold the same number of lines
 
 
@@ -94,8 +95,10 @@ def fill_grid(grid: Grid, words: Iterable[Word]) -> Table | None:
     inside = [word for word in words if _contains(grid, word)]
     if not inside:
         return None
-    cells = _cells(grid, inside)
-    if not _is_filled(cells):
+    groups = _merged(grid)
+    areas = _areas(grid, groups)
+    cells = _cells(grid, groups, areas, inside)
+    if not _is_filled(cells, len(areas)):
         return None
     if _is_ruled_by_columns_only(grid, inside):
         cells = _cells_by_lines(grid, inside)
@@ -109,9 +112,12 @@ def _contains(grid: Grid, word: Word) -> bool:
     )
 
 
-def _is_filled(cells: Sequence[Cell]) -> bool:
+def _is_filled(cells: Sequence[Cell], areas: int) -> bool:
+    """Test for a table: the grid of a chart has few words, and a pattern has no letters."""
+    lettered = sum(any(map(str.isalnum, cell.text)) for cell in cells)
     return (
-        len(cells) >= _FEWEST_FILLED
+        len(cells) >= max(_FEWEST_FILLED, _FILLED_SHARE * areas)
+        and 2 * lettered >= len(cells)
         and len({cell.first_row for cell in cells}) >= 2
         and len({cell.first_column for cell in cells}) >= 2
     )
@@ -140,10 +146,10 @@ class _Area(NamedTuple):
         return self.first_row == self.last_row
 
 
-def _cells(grid: Grid, words: Sequence[Word]) -> list[Cell]:
+def _cells(
+    grid: Grid, groups: _Groups, areas: Mapping[Hashable, _Area], words: Sequence[Word]
+) -> list[Cell]:
     """Fill the cells; a row whose cells hold the same number of lines is that many rows."""
-    groups = _merged(grid)
-    areas = _areas(grid, groups)
     content: dict[Hashable, list[Word]] = defaultdict(list)
     for word in words:
         content[groups.root((_row_of(grid, word), _column_of(grid, word)))].append(word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ LONGEST = 200  # characters
 _LARGER = 1.12  # than the text
 _RAREST_SHARE = 0.2  # of the characters: larger type that is more frequent is text too
 _MOST_SIZES = 5
+_WORD = re.compile(r"[^\W\d_]{3}|[\u3040-\u9fff\uac00-\ud7af]{2}")  # formulas have shorter ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def _lines(
 
 
 def _is_title(text: str) -> bool:
-    return len(text) < LONGEST and sum(map(str.isalpha, text)) >= 2
+    return len(text) < LONGEST and _WORD.search(text) is not None
 
 
 def _continues(before: TextLine, line: TextLine) -> bool:
@@ -87,16 +89,18 @@ def _levels_of_sizes(
     A size in which titles of the outline are set has their level.
     """
     characters: Counter[float] = Counter()
+    of_titles: set[float] = set()
     votes: dict[float, Counter[int]] = defaultdict(Counter)
     for position, line in lines.items():
         characters[line.size] += len(line.text)
+        if _is_title(line.text):
+            of_titles.add(line.size)
         if position in titles.levels:
             votes[line.size][titles.levels[position]] += 1
     smallest = _LARGER * body_size(pages)
     most = _RAREST_SHARE * characters.total()
     sizes = sorted(
-        (size for size, count in characters.items() if size > smallest and count < most),
-        reverse=True,
+        (size for size in of_titles if size > smallest and characters[size] < most), reverse=True
     )
     levels: dict[float, int] = {}
     level = 0

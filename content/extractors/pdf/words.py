@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import hypot, isfinite
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
@@ -39,6 +39,9 @@ _PRESENTATION = re.compile("[\ufb00-\ufdff\ufe70-\ufefc]+")
 MOST_CHARACTERS = 300_000  # of one page
 _FARTHEST = 100_000.0  # points; the format allows 14,400
 _NOWHERE = Box(0.0, 0.0, 0.0, 0.0)
+_HIGHEST_WORD = 1.8  # of the height of its first character
+_WIDEST_CHARACTER = 1.3  # of its height, on average
+_GAP = 0.6  # of the height, between characters of two words
 _SMALLEST = 0.05  # points: a box that is thinner has no measure of its font
 
 
@@ -46,9 +49,9 @@ class Word(NamedTuple):
     """Word, or a part of one that is cut by the end of a line.
 
     The box is upright: where most of a page's text is turned, the page is turned with it. ``index``
-    is the position in the content of the page, ``line`` the number of its line, and ``size`` the
-    height of its type, in points. The rest of a ``cut`` word is the next one. A word that is
-    ``aside`` runs in another direction than most of its page.
+    is the position in the content of the page, and ``line`` the number of its line. ``size`` is the
+    height of its box and ``font_size`` that of its font, in points. The rest of a ``cut`` word is
+    the next one. A word that is ``aside`` runs in another direction than most of its page.
     """
 
     index: int
@@ -58,6 +61,7 @@ class Word(NamedTuple):
     right: float
     top: float
     size: float
+    font_size: float
     line: int
     cut: bool = False
     aside: bool = False
@@ -89,6 +93,7 @@ class WordsOfPage:
 class _Part(NamedTuple):
     text: str
     box: Box
+    font_size: float
     quarters: int
     line: int
     cut: bool
@@ -122,7 +127,8 @@ def _word(index: int, part: _Part, quarters: int) -> Word:
     # type that runs up or down a page is as high as its box is wide
     sideways = aside and (part.quarters - quarters) % 2 == 1
     size = box.right - box.left if sideways else box.top - box.bottom
-    return Word(index, part.text, *box, round(size, 1), part.line, part.cut, aside)
+    size = round(size, 1)
+    return Word(index, part.text, *box, size, part.font_size or size, part.line, part.cut, aside)
 
 
 def turned(box: Box, quarters: int) -> Box:
@@ -166,6 +172,7 @@ class _Reader:
         self._text = _characters(handle, count)
         self._loose = pdfium.FS_RECTF()
         self._matrix = pdfium.FS_MATRIX()
+        self._scale = 1.0  # of the fonts of the line
         self._edges = tuple(ctypes.c_double() for _ in range(4))
 
     def parts(self) -> Iterator[_Part]:
@@ -178,13 +185,16 @@ class _Reader:
             if breaks or position == 0:
                 quarters = self._quarters(match.start())
             position = match.end()
-            for start, end, cut in self._spans(*match.span(), quarters):
-                letters = cleaned(text[start:end])
-                if letters:
-                    yield _Part(letters, self._box(start, end, quarters), quarters, line, cut)
+            for start, end, cut in self._spans(*match.span()):
+                for first, last, box in self._runs(start, end, quarters):
+                    letters = cleaned(text[first:last])
+                    if letters:
+                        size = self._font_size(first)
+                        is_cut = cut and last == end
+                        yield _Part(letters, box, size, quarters, line, is_cut)
                 line += cut
 
-    def _spans(self, start: int, end: int, quarters: int) -> list[tuple[int, int, bool]]:
+    def _spans(self, start: int, end: int) -> list[tuple[int, int, bool]]:
         """Parts of a word as (start, end, cut), between hyphens at the ends of lines."""
         marks = [match.start() for match in _HYPHEN.finditer(self._text, start, end)]
         if not marks:
@@ -198,36 +208,53 @@ class _Reader:
             spans.append((start, end, False))
         return spans
 
+    def _runs(self, start: int, end: int, quarters: int) -> Iterator[tuple[int, int, Box]]:
+        """Yield the runs of a word whose characters stand side by side, with their boxes.
+
+        pdfium leaves out the space between characters of two cells, and sometimes of two lines.
+        """
+        first = self._character_box(start)
+        if end - start == 1:
+            yield start, end, first
+            return
+        box = united(first, self._character_box(end - 1))
+        height = max(first.top - first.bottom, 1.0)
+        is_compact = (
+            box.top - box.bottom < _HIGHEST_WORD * height
+            and box.right - box.left < _WIDEST_CHARACTER * height * (end - start)
+        )
+        if quarters % 2 == 1 or is_compact:
+            yield start, end, box
+            return
+        begin, box = start, first
+        for index in range(start + 1, end):
+            following = self._character_box(index)
+            if (
+                following.left - box.right > _GAP * height
+                or following.right < box.left
+                or following.top <= box.bottom
+                or following.bottom >= box.top
+            ):
+                yield begin, index, box
+                begin, box = index, following
+            else:
+                box = united(box, following)
+        yield begin, end, box
+
+    def _font_size(self, index: int) -> float:
+        """Size of a character's font on the page, in half points; 0 if the font has none."""
+        size = pdfium.FPDFText_GetFontSize(self._handle, index) * self._scale
+        return round(2 * size) / 2 if isfinite(size) else 0.0
+
     def _quarters(self, index: int) -> int:
-        """Quarter turns of a character, counterclockwise."""
+        """Quarter turns of a character, counterclockwise; remember the scale of its font."""
         matrix = self._matrix
         if not pdfium.FPDFText_GetMatrix(self._handle, index, matrix):
             return 0
+        self._scale = hypot(matrix.c, matrix.d)
         if abs(matrix.b) > abs(matrix.a):
             return 1 if matrix.b > 0 else 3
         return 0 if matrix.a >= 0 else 2
-
-    def _box(self, start: int, end: int, quarters: int) -> Box:
-        """Box of the characters from ``start`` to before ``end``, which stand in one line."""
-        first = self._character_box(start)
-        if end - start == 1:
-            return first
-        last = self._character_box(end - 1)
-        box = united(first, last)
-        height = first.top - first.bottom
-        if quarters % 2 == 0 and box.top - box.bottom > 1.8 * max(height, 1.0):
-            # pdfium has joined characters of two lines: cite the line that the word begins in
-            return self._run_box(start, end, first)
-        return box
-
-    def _run_box(self, start: int, end: int, first: Box) -> Box:
-        box = first
-        for index in range(start + 1, end):
-            following = self._character_box(index)
-            if following.top <= first.bottom or following.bottom >= first.top:
-                break
-            box = united(box, following)
-        return box
 
     def _character_box(self, index: int) -> Box:
         """Box of a character, as high as its font; as high as its ink if that has no measure."""
