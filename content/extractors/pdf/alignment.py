@@ -19,6 +19,7 @@ _MEANINGFUL = re.compile(r"\w|[$€£%\u2013\u2014-]|^\.+$")
 _NUMBER = re.compile(r"[\W\d]*\d[\W\d]*%?")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _PAGE_NUMBER = re.compile(r"\d{1,4}")
+_TERM = re.compile(r"[^\W\d_].*, \d+(?:[-\u2013, ]+\d+)*$|[^\W\d_], [^\W\d_]")
 _LEADER = re.compile(r"[.·…_]+")
 _MOST_SYMBOLS = 0.15  # of the words; formulas have more
 _FEWEST_ROWS = 3
@@ -38,7 +39,9 @@ def align(rows: Sequence[Row], page_count: int) -> Table | None:
     if not _has_short_segments(divided):
         return None
     columns = _Columns(divided)
-    if not columns.is_table() or columns.is_prose() or _is_contents(divided, page_count):
+    if not columns.is_table() or columns.is_prose() or columns.is_index():
+        return None
+    if _is_contents(divided, page_count):
         return None
     return Table(columns.cells)
 
@@ -128,6 +131,19 @@ class _Columns:
         letters = sum(_letters(segment) for segments in prose for segment in segments)
         everything = sum(_letters(segment) for segments in self._divided for segment in segments)
         return len(prose) >= 2 and letters > 0.5 * everything
+
+    def is_index(self) -> bool:
+        """Test whether each column lists terms with pages, as the index of a book does."""
+        columns = [segments for segments in self._alone.values() if len(segments) >= _FEWEST_ROWS]
+        return all(
+            2 * sum(_TERM.search(_text(segment)) is not None for segment in segments)
+            > len(segments)
+            for segments in columns
+        )
+
+
+def _text(segment: Segment) -> str:
+    return " ".join(word.text for word in segment)
 
 
 def _gaps(divided: Sequence[Sequence[Segment]]) -> list[float]:

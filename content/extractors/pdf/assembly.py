@@ -21,6 +21,7 @@ MOST_BYTES = 8 << 20
 MOST_NAMED_ATTACHMENTS = 5
 _PARAGRAPH_GAP = 0.75  # of the size of the type
 _BACK = 3.0  # of the size of the type: a line that is so much higher begins a column
+_SENTENCE_ENDS = (".", "!", "?", ":")
 _LONGEST_NAME = 40  # characters
 _LONGEST_WARNING = 300  # characters
 _FILE_NAME = re.compile(r"\.\w{2,5}$|^untitled\b|[\\/]", re.IGNORECASE)
@@ -52,8 +53,11 @@ def extract(raw: bytes) -> Rendition:
     for index, page in enumerate(pages.texts):
         assembly.add_page(index, page)
     if not assembly.holds_text:
+        count = len(pages.texts)
         raise NoTextLayer(
-            f"none of the {len(pages.texts):,} pages of the PDF holds text",
+            "the PDF has no text, in its only page"
+            if count == 1
+            else f"the PDF has no text, in any of its {count:,} pages",
             "add a text layer, for example with `ocrmypdf in.pdf out.pdf`, and publish that",
         )
     return assembly.rendition(title, warnings)
@@ -178,7 +182,9 @@ class _Assembly:
 
 def _parts_paragraphs(previous: TextLine, line: TextLine) -> bool:
     gap = previous.box.bottom - line.box.top
-    return gap > _PARAGRAPH_GAP * line.size or gap < -_BACK * line.size
+    if gap < -_BACK * line.size:  # the line begins a column, maybe in the middle of a sentence
+        return previous.text.endswith(_SENTENCE_ENDS) or not line.text[:1].islower()
+    return gap > _PARAGRAPH_GAP * line.size
 
 
 def _place(page: PageText, box: Box) -> Place:

@@ -11,9 +11,11 @@ from content.extractors.pdf.rows import box_of
 from content.extractors.pdf.words import Word, joined_text
 from content.rendition import Box
 
-__all__ = ["Cell", "Table", "TableRow"]
+__all__ = ["DIVIDER", "Cell", "Table", "TableRow"]
 
 MOST_COLUMNS = 200
+DIVIDER = re.compile(r"\|(?: --- \|)+")
+"""Line below the header of a table."""
 _SPECIAL = re.compile(r"([\\|])")
 
 

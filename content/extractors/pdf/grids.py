@@ -8,11 +8,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from content.extractors.pdf.cells import Cell, Table
-from content.extractors.pdf.rows import Row, rows_of
+from content.extractors.pdf.rows import Row, rows_of, segments_of
 from content.extractors.pdf.rulings import Edge, joined_edges, near
 from content.extractors.pdf.words import Word
 
-__all__ = ["Grid", "fill_grid", "find_grids"]
+__all__ = ["Grid", "fill_grid", "find_grids", "framed_words"]
 
 _TOUCHING = 4.0  # points between edges that meet
 _DISTINCT = 3.0  # points between two boundaries
@@ -21,6 +21,10 @@ _MOST_PAIRS = 400_000
 _MOST_CELLS = 20_000
 _FEWEST_FILLED = 4
 _FILLED_SHARE = 0.3  # of the cells
+_FEWEST_DIVIDED = 3  # lines of a cell that frames a part of a table
+_DIVIDED_SHARE = 0.6  # of the lines of such a cell
+_LEVEL = 2.0  # points between the heights of two lines of one row
+_LEVEL_SHARE = 0.8  # of the lines of a part that belongs to another
 _EQUAL_SHARE = 0.6  # of a row's cells, which hold the same number of lines
 
 
@@ -252,3 +256,41 @@ def _cells_by_lines(grid: Grid, words: Sequence[Word]) -> list[Cell]:
             by_column[_column_of(grid, word)].append(word)
         cells += (Cell(row, row, column, column, inside) for column, inside in by_column.items())
     return cells
+
+
+def framed_words(grid: Grid, words: Iterable[Word]) -> Sequence[Word]:
+    """Return the words of the largest part of a grid that only frames a table, else none.
+
+    Such a grid has cells whose lines are divided by wide gaps. Parts of the frame whose lines
+    stand at the same heights belong together; a chart beside a table does not.
+    """
+    inside = [word for word in words if _contains(grid, word)]
+    groups = _merged(grid)
+    areas = _areas(grid, groups)
+    content: dict[Hashable, list[Word]] = defaultdict(list)
+    for word in inside:
+        content[groups.root((_row_of(grid, word), _column_of(grid, word)))].append(word)
+    framing = 0
+    parts: dict[tuple[int, int], list[Word]] = defaultdict(list)
+    for root, own in content.items():
+        rows = rows_of(own)
+        divided = sum(len(segments_of(row)) > 1 for row in rows)
+        if divided >= _FEWEST_DIVIDED and divided >= _DIVIDED_SHARE * len(rows):
+            framing += len(own)
+        parts[areas[root].first_column, areas[root].last_column] += own
+    if 2 * framing <= len(inside):
+        return ()
+    largest = max(parts.values(), key=len)
+    heights = _boundaries(_height(row) for row in rows_of(largest))
+    framed: list[Word] = []
+    for part in parts.values():
+        own_heights = [_height(row) for row in rows_of(part)]
+        level = sum(_is_near(heights, height) for height in own_heights)
+        if part is largest or level >= _LEVEL_SHARE * len(own_heights):
+            framed += part
+    return framed
+
+
+def _is_near(heights: Sequence[float], height: float) -> bool:
+    index = bisect_right(heights, height - _LEVEL)
+    return index < len(heights) and heights[index] <= height + _LEVEL

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from content.extractors.pdf.alignment import align
 from content.extractors.pdf.cells import Table
-from content.extractors.pdf.grids import fill_grid, find_grids
+from content.extractors.pdf.grids import Grid, fill_grid, find_grids, framed_words
 from content.extractors.pdf.rows import Row, rows_of, segments_of
 from content.extractors.pdf.rulings import Edge, Rulings, joined_edges
 from content.extractors.pdf.words import Word
@@ -31,7 +31,7 @@ def find_tables(words: Sequence[Word], rulings: Rulings, page_count: int) -> lis
     search = _Search(words, page_count)
     grids, free = find_grids(rulings.across, rulings.down)
     for grid in grids:
-        search.keep(fill_grid(grid, search.words))
+        search.in_grid(grid)
     search.between_rules(free)
     search.by_alignment()
     return search.tables
@@ -51,6 +51,12 @@ class _Search:
             self.tables.append(table)
             taken = {word.index for word in table.words}
             self.words = [word for word in self.words if word.index not in taken]
+
+    def in_grid(self, grid: Grid) -> None:
+        """Find the table whose cells a grid rules, or that the grid only frames."""
+        framed = framed_words(grid, self.words)
+        table = align(rows_of(framed), self._page_count) if framed else None
+        self.keep(table or fill_grid(grid, self.words))
 
     def between_rules(self, edges: Iterable[Edge]) -> None:
         """Find tables between horizontal rules of one width."""
