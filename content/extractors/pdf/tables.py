@@ -1,0 +1,111 @@
+"""Tables of a page, by rulings first, then by alignment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from content.extractors.pdf.alignment import align
+from content.extractors.pdf.cells import Table
+from content.extractors.pdf.grids import Grid, fill_grid, find_grids, framed_words
+from content.extractors.pdf.rows import Row, rows_of, segments_of
+from content.extractors.pdf.rulings import Edge, Rulings, joined_edges
+from content.extractors.pdf.words import Word
+
+__all__ = ["find_tables"]
+
+MOST_WORDS = 20_000  # of a page in which tables are looked for
+_SHORTEST_RULE = 80.0  # points
+_SAME_WIDTH = 6.0  # points
+_OVERHANG = 3.0  # points that a word's middle may be beside a rule
+_FEWEST_ROWS = 3
+_PARAGRAPH_GAP = 2.2  # of the size of the type: a wider gap ends a table
+_LONGEST_CAPTION = 60  # characters of an undivided row inside a table
+
+
+def find_tables(words: Sequence[Word], rulings: Rulings, page_count: int) -> list[Table]:
+    """Return the tables of a page, without overlap. ``page_count`` is the document's."""
+    words = [word for word in words if not word.aside]
+    if len(words) > MOST_WORDS:
+        return []
+    search = _Search(words, page_count)
+    grids, free = find_grids(rulings.across, rulings.down)
+    for grid in grids:
+        search.in_grid(grid)
+    search.between_rules(free)
+    search.by_alignment()
+    return search.tables
+
+
+class _Search:
+    """Search on one page: each table takes its words out of it."""
+
+    def __init__(self, words: Sequence[Word], page_count: int) -> None:
+        self.words = words
+        self.tables: list[Table] = []
+        self._page_count = page_count
+
+    def keep(self, table: Table | None) -> None:
+        """Keep a table, if there is one."""
+        if table is not None:
+            self.tables.append(table)
+            taken = {word.index for word in table.words}
+            self.words = [word for word in self.words if word.index not in taken]
+
+    def in_grid(self, grid: Grid) -> None:
+        """Find the table whose cells a grid rules, or that the grid only frames."""
+        framed = framed_words(grid, self.words)
+        table = align(rows_of(framed), self._page_count) if framed else None
+        self.keep(table or fill_grid(grid, self.words))
+
+    def between_rules(self, edges: Iterable[Edge]) -> None:
+        """Find tables between horizontal rules of one width."""
+        groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+        for edge in joined_edges(edges):
+            if edge.end - edge.start > _SHORTEST_RULE:
+                width = (round(edge.start / _SAME_WIDTH), round(edge.end / _SAME_WIDTH))
+                groups[width].append(edge)
+        for rules in groups.values():
+            if len(rules) > 1:
+                self._between(rules)
+
+    def _between(self, rules: Sequence[Edge]) -> None:
+        left, right = rules[0].start - _OVERHANG, rules[0].end + _OVERHANG
+        bottom = min(rule.at for rule in rules) - 1
+        top = max(rule.at for rule in rules) + 1
+        inside = [
+            word
+            for word in self.words
+            if left <= word.center <= right and bottom <= word.middle <= top
+        ]
+        rows = rows_of(inside)
+        if len(rows) >= 2:
+            self.keep(align(rows, self._page_count))
+
+    def by_alignment(self) -> None:
+        """Find tables in consecutive rows that are divided by gaps."""
+        run: list[Row] = []
+        captions = 0  # undivided rows since the last divided one
+        for row in rows_of(self.words):
+            if run and run[-1][0].bottom - row[0].top > _PARAGRAPH_GAP * max(row[0].size, 6.0):
+                self._end(run)
+                run, captions = [], 0
+            if len(segments_of(row)) > 1:
+                run.append(row)
+                captions = 0
+            elif run and not captions and sum(len(word.text) for word in row) < _LONGEST_CAPTION:
+                run.append(row)
+                captions = 1
+            else:
+                self._end(run)
+                run, captions = [], 0
+        self._end(run)
+
+    def _end(self, run: Sequence[Row]) -> None:
+        """Keep the rows of a run if they are a table, without undivided rows at both ends."""
+        divided = [position for position, row in enumerate(run) if len(segments_of(row)) > 1]
+        if not divided:
+            return
+        rows = run[divided[0] : divided[-1] + 1]
+        if len(rows) >= _FEWEST_ROWS:
+            self.keep(align(rows, self._page_count))
