@@ -1,0 +1,1 @@
+"""Extractors: one module per format, imported when its kind is first met."""
