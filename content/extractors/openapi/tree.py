@@ -186,7 +186,7 @@ def _read_json(text: str) -> Tree:
 
 
 def _read_yaml(text: str) -> Tree:
-    import yaml  # noqa: PLC0415 - imported for the first description in YAML only
+    import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - for the first YAML only
 
     builder = _Builder()
     file_lines = text.split("\n")
