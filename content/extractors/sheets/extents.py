@@ -1,0 +1,273 @@
+"""Extents of sheets, read before a workbook is opened.
+
+calamine keeps a sheet as one rectangle of cells. Two cells, in the first and in the last corner,
+would take 400 GB, so the rectangle is measured first.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from array import array
+from collections.abc import Iterator
+from struct import iter_unpack, unpack_from
+
+from content.extractors.archives import Members, open_members
+from content.extractors.sheets.cells import MOST_CELLS, too_many_cells
+from runtime.errors import Damaged, Encrypted, LegacyFormat
+
+__all__ = ["MOST_AREA", "check_extents"]
+
+MOST_AREA = 6_000_000
+"""Cells of the rectangle that a sheet may take up, the empty ones included."""
+_MOST_LISTED = 10 * MOST_CELLS
+"""Cells that a sheet may list, most of them empty."""
+_COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_SAVE_AGAIN = "save it again with the program that made it"
+_XML_CELL = re.compile(
+    rb"<(?:\w{1,20}:)?c\s[^<>]{0,200}?\br\s?=\s?[\"']([A-Z]{1,3})(\d{1,7})[\"'][^<>]{0,200}?(/?)>"
+)
+_ODS_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+_ODS_OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+
+
+class _Extent:
+    """Smallest rectangle of the cells that were added."""
+
+    def __init__(self) -> None:
+        self._top = self._left = 1 << 40
+        self._bottom = self._right = -1
+        self._cells = 0
+
+    def add(self, row: int, column: int, *, cells: int = 1) -> None:
+        """Add a cell, or the corner of a rectangle.
+
+        Raises:
+            LimitExceeded: the rectangle or the number of cells is too large.
+        """
+        self._cells += cells
+        self._top = min(self._top, row)
+        self._left = min(self._left, column)
+        self._bottom = max(self._bottom, row)
+        self._right = max(self._right, column)
+        area = (self._bottom - self._top + 1) * (self._right - self._left + 1)
+        if area > MOST_AREA or self._cells > _MOST_LISTED:
+            raise too_many_cells()
+
+
+def check_extents(raw: bytes) -> None:
+    """Refuse a workbook whose sheets would take too much memory.
+
+    Raises:
+        Encrypted: the workbook has a password.
+        LegacyFormat: the bytes are an Office file from before 2007 that is not a workbook.
+        Damaged: the bytes are neither a zip archive nor a compound file that can be read.
+        LimitExceeded: cells lie too far apart, or there are too many.
+    """
+    if raw.startswith(_COMPOUND_FILE):
+        _check_compound_file(raw)
+        return
+    members = open_members(raw)
+    if not {"xl/workbook.xml", "xl/workbook.bin", "content.xml"}.intersection(members.names):
+        raise Damaged("the zip archive is not a workbook", "publish its members")
+    _check_members(members)
+
+
+def _check_members(members: Members) -> None:
+    for name in members.names:
+        content = members.read(name)
+        if name == "content.xml":
+            _check_ods(content)
+        elif name.endswith(".xml"):
+            _check_xlsx(content)
+        elif name.endswith(".bin") and "worksheets/" in name:
+            _check_xlsb(content)
+
+
+def _check_xlsx(content: bytes) -> None:
+    extent = _Extent()
+    for match in _XML_CELL.finditer(content):
+        letters, number, empty = match.groups()
+        if not empty:
+            column = 0
+            for letter in letters:
+                column = 26 * column + letter - ord("A") + 1
+            extent.add(int(number), column)
+
+
+def _check_xlsb(content: bytes) -> None:
+    """Read the records of a binary sheet: rows (0), and cells (1 to 11) with their columns."""
+    extent = _Extent()
+    position = row = 0
+    while position < len(content):
+        kind, position = _variable_length(content, position, 2)
+        size, position = _variable_length(content, position, 4)
+        if kind <= 11 and size >= 4 and position + 4 <= len(content):
+            (number,) = unpack_from("<I", content, position)
+            if kind == 0:
+                row = number
+            elif kind > 1:  # 1 is an empty cell
+                extent.add(row, number)
+        position += size
+
+
+def _variable_length(content: bytes, position: int, most: int) -> tuple[int, int]:
+    """Return a number of 7 bits per byte, lowest first, and the position after it."""
+    number = 0
+    for index, byte in enumerate(content[position : position + most]):
+        number |= (byte & 0x7F) << (7 * index)
+        position += 1
+        if not byte & 0x80:
+            break
+    return number, position
+
+
+def _check_ods(content: bytes) -> None:
+    """Read the repeated cells and rows of an OpenDocument sheet."""
+    from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - for ODS only
+
+    extent = _Extent()
+    row = 0
+    try:
+        elements = etree.iterparse(
+            io.BytesIO(content),
+            events=("end",),
+            tag=(f"{{{_ODS_TABLE}}}table", f"{{{_ODS_TABLE}}}table-row"),
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+        )
+        for _, element in elements:
+            if element.tag.endswith("}table"):
+                extent, row = _Extent(), 0
+                continue
+            rows = _repeated(element, "number-rows-repeated")
+            column = 0
+            for cell in element:
+                columns = _repeated(cell, "number-columns-repeated")
+                if len(cell) or cell.get(f"{{{_ODS_OFFICE}}}value-type"):
+                    extent.add(row, column, cells=columns * rows)
+                    extent.add(row + rows - 1, column + columns - 1, cells=0)
+                column += columns
+            row += rows
+            element.clear()
+    except etree.LxmlError as error:
+        raise Damaged("the sheets are not valid XML", _SAVE_AGAIN) from error
+
+
+def _repeated(element: object, name: str) -> int:
+    text = element.get(f"{{{_ODS_TABLE}}}{name}", "")  # type: ignore[attr-defined]
+    return max(1, int(text[:9])) if text[:9].isascii() and text[:9].isdecimal() else 1
+
+
+def _check_compound_file(raw: bytes) -> None:
+    try:
+        streams = _streams(raw)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        raise Damaged("the compound file can't be read", _SAVE_AGAIN) from error
+    if "EncryptedPackage" in streams:
+        raise Encrypted("the workbook has a password", "save it without a password")
+    workbook = streams.get("Workbook", streams.get("Book"))
+    if workbook is None:
+        raise LegacyFormat(
+            "the file has a format of Office from before 2007",
+            "save it as .docx, .pptx or .xlsx, and publish that",
+        )
+    _check_xls(workbook)
+
+
+def _streams(raw: bytes) -> dict[str, bytes]:
+    """Return the streams of a compound file that a workbook may have, by their names."""
+    size = 1 << min(unpack_from("<H", raw, 30)[0], 16)
+    first_directory, _, cutoff, first_mini, _, first_list = unpack_from("<6I", raw, 48)
+
+    def sector(number: int) -> bytes:
+        return raw[(number + 1) * size : (number + 2) * size]
+
+    table_sectors = [number for (number,) in iter_unpack("<I", raw[76:512])]
+    for number in _chain_of_lists(raw, first_list, size):
+        table_sectors += [entry for (entry,) in iter_unpack("<I", sector(number)[: size - 4])]
+    present = [number for number in table_sectors if number < len(raw) // size]
+    table = _integers(b"".join(sector(number) for number in dict.fromkeys(present)))
+
+    def chained(first: int) -> bytes:
+        return b"".join(sector(number) for number in _chain(table, first))
+
+    directory = chained(first_directory)
+    entries = [directory[at : at + 128] for at in range(0, len(directory) - 127, 128)]
+    root = entries[0] if entries else bytes(128)
+    mini_table = _integers(chained(first_mini))
+    mini_content: bytes | None = None
+    streams: dict[str, bytes] = {}
+    for entry in entries:
+        length = unpack_from("<H", entry, 64)[0]
+        name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
+        if name not in ("EncryptedPackage", "Workbook", "Book") or name in streams:
+            continue
+        first, stream_bytes = unpack_from("<II", entry, 116)
+        if stream_bytes >= cutoff:
+            streams[name] = chained(first)[:stream_bytes]
+            continue
+        if mini_content is None:
+            mini_content = chained(unpack_from("<I", root, 116)[0])
+        parts = (mini_content[64 * at : 64 * at + 64] for at in _chain(mini_table, first))
+        streams[name] = b"".join(parts)[:stream_bytes]
+    return streams
+
+
+def _integers(content: bytes) -> array[int]:
+    return array("I", [number for (number,) in iter_unpack("<I", content[: len(content) & ~3])])
+
+
+def _chain(table: array[int], first: int) -> Iterator[int]:
+    """Yield the numbers of a chain of sectors; a circle ends it."""
+    number = first
+    for _ in range(len(table)):
+        if number >= len(table):
+            return
+        yield number
+        number = table[number]
+
+
+def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
+    """Yield the sectors that go on listing those of the sector table."""
+    number = first
+    for _ in range(len(raw) // size):
+        end = (number + 2) * size
+        if end > len(raw):
+            return
+        yield number
+        (number,) = unpack_from("<I", raw, end - 4)
+
+
+_XLS_START = 0x809
+_XLS_DIMENSIONS = 0x200
+_XLS_CELLS = frozenset(
+    {0x02, 0x03, 0x04, 0x05, 0x06, 0xBD, 0xD6, 0xFD, 0x203, 0x204, 0x205, 0x206, 0x27E, 0x406}
+)
+_XLS_CELLS_OF_A_ROW = 0xBD
+
+
+def _check_xls(workbook: bytes) -> None:
+    """Read the records of a workbook: each part begins with one kind, cells have their place."""
+    extent = _Extent()
+    position = 0
+    while position + 4 <= len(workbook):
+        kind, size = unpack_from("<HH", workbook, position)
+        record = workbook[position + 4 : position + 4 + size]
+        position += 4 + size
+        if kind == _XLS_START:
+            extent = _Extent()
+        elif kind == _XLS_DIMENSIONS and len(record) >= 12:
+            # calamine reserves memory for what is announced
+            top, bottom, left, right = unpack_from("<IIHH", record)
+            if bottom > top and right > left:
+                announced = _Extent()
+                announced.add(top, left)
+                announced.add(bottom - 1, right - 1)
+        elif kind in _XLS_CELLS and len(record) >= 4:
+            row, column = unpack_from("<HH", record)
+            extent.add(row, column)
+            if kind == _XLS_CELLS_OF_A_ROW and len(record) >= 6:
+                extent.add(row, unpack_from("<H", record, len(record) - 2)[0])
