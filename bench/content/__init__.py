@@ -1,0 +1,1 @@
+"""Figures of the extractors over a corpus of documents."""
