@@ -12,7 +12,7 @@ __all__ = ["locator_of"]
 
 _NUMBERED = re.compile(r"(?P<name>cell|slide|turns)=(?P<first>\d+)(?:-(?P<last>\d+))?")
 _CELLS = re.compile(
-    r"(?P<sheet>.+)!(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?"
+    r"(?P<sheet>.+!)?(?P<left>[A-Z]+)(?P<top>\d+)(?::(?P<right>[A-Z]+)(?P<bottom>\d+))?"
 )
 
 
@@ -82,7 +82,7 @@ def _united_cells(matches: Sequence[re.Match[str]]) -> str:
     right = max((match["right"] or match["left"] for match in ranges), key=_column)
     top = min(int(match["top"]) for match in ranges)
     bottom = max(int(match["bottom"] or match["top"]) for match in ranges)
-    return f"{sheet}!{left}{top}:{right}{bottom}"
+    return f"{sheet or ''}{left}{top}:{right}{bottom}"
 
 
 def _column(letters: str) -> tuple[int, str]:

@@ -79,7 +79,7 @@ async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) 
         ("hoard", LimitExceeded, "memory"),
         ("refuse", LimitExceeded, "refused"),
         ("raise", UnsupportedContent, "surprise"),
-        ("pdf", UnsupportedContent, "no chunker"),
+        ("pdf", UnsupportedContent, "not a PDF"),
     ],
 )
 async def test_only_the_guilty_document_fails(
