@@ -43,15 +43,15 @@ class LastChange:
             return None
         if data.content_ref is not None:
             return data.content_ref.sha256
-        return content_hash(data.content or "")
+        return content_hash(data.body or "")
 
     @property
     def content_bytes(self) -> int:
-        """Approximate size of the text to be cut."""
+        """Approximate size of the content to be cut."""
         data = self.change.event.data
         if self.deleted:
             return 0
-        return len(data.content or "") if data.content_ref is None else data.content_ref.size_bytes
+        return len(data.body or "") if data.content_ref is None else data.content_ref.size_bytes
 
     def alone(self) -> LoggedChange:
         """The part of the change that concerns this document: a rename deletes one, writes one."""
