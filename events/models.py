@@ -532,7 +532,7 @@ class Citation(Data):
     pages: tuple[PageBox, ...] = ()
     fragment: str | None = None
     speakers: tuple[str, ...] = ()
-    times: tuple[datetime, datetime] | None = None
+    times: Annotated[tuple[datetime, ...], Field(max_length=2)] = ()
     symbol: str | None = None
     heading_path: tuple[str, ...] = ()
     commit: str | None = None

@@ -25,6 +25,7 @@ FILES = (
     "docs/explanation/decisions/locked-environment.md",
     "docs/explanation/decisions/schema-upgrades.md",
     "docs/explanation/decisions/search-indexes.md",
+    "docs/explanation/formats.pdf",
     "docs/explanation/glossary.md",
     "docs/explanation/measurements.md",
     "docs/how-to/publish.md",
@@ -32,6 +33,7 @@ FILES = (
     "docs/how-to/sync.md",
     "docs/operations/runbook.md",
     "docs/operations/servers.md",
+    "docs/openapi.json",
     "docs/quickstart.md",
     "docs/reference/events.md",
     "docs/reference/limits.md",
@@ -94,6 +96,7 @@ ABOUT_HEADRACE = (
     "Where are stream and key names built?",
     "Which code decides that a file is not text?",
     "What prevents passwords from showing up in log output?",
+    "What can I do about a scanned PDF?",
 )
 """Questions about the chosen files: only vectors find the answer to the third one.
 

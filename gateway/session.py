@@ -8,14 +8,12 @@ import re
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from events.models import Kind
 from runtime.errors import ConfigurationError, UnknownSetting, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
@@ -25,7 +23,6 @@ from runtime.trace_export import exporting
 
 __all__ = [
     "ACCESS_VARIABLES",
-    "ContentKind",
     "JsonOption",
     "ProjectOption",
     "duration",
@@ -197,9 +194,3 @@ def _remedy(name: str) -> str:
     names = [variable.removeprefix(_PREFIX) for variable in sorted(_SETTINGS | ACCESS_VARIABLES)]
     nearest = get_close_matches(name.removeprefix(_PREFIX), names, n=1)
     return f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
-
-
-class ContentKind(StrEnum):
-    """Kinds of content that have a chunker: all but PDF."""
-
-    vars().update({kind.name: kind.value for kind in Kind if kind is not Kind.PDF})

@@ -75,9 +75,13 @@ class EventLimits(_Mapping):
 
 
 class ChunkingLimits(_Mapping):
-    """Limits of cutting one document: time, address space in bytes, and number of chunks."""
+    """Limits of cutting one document: time, address space in bytes, and number of chunks.
+
+    ``extraction_timeout`` replaces ``timeout`` for a document that is not text.
+    """
 
     timeout: Duration = timedelta(seconds=5)
+    extraction_timeout: Duration = timedelta(seconds=30)
     memory_bytes: PositiveInt = 2 * 2**30
     chunks: PositiveInt = 20_000
 

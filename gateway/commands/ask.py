@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from events.models import Filters, QueryAnswer, first_problem
+from events.models import Filters, Kind, QueryAnswer, first_problem
 from gateway.answer_view import print_answer
 from gateway.clients import open_client
 from gateway.output import print_json, stdout
 from gateway.servers import stack
-from gateway.session import ContentKind, JsonOption, ProjectOption, duration, run_client
+from gateway.session import JsonOption, ProjectOption, duration, run_client
 from runtime.errors import UsageError
 from runtime.settings import Settings
 
@@ -40,9 +40,7 @@ def command(
         bool, typer.Option("--vectors", help="With --min-event: also wait for its vectors.")
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
-    kind: Annotated[
-        list[ContentKind] | None, typer.Option(help="Only documents of this kind.")
-    ] = None,
+    kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
     collection: Annotated[
         list[str] | None, typer.Option(help="Only documents of this collection.")
     ] = None,

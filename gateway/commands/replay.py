@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from events.models import Kind
 from events.replays import ReplayState, ReplayStates
 from gateway.clients import names_of, open_redis
 from gateway.operations.replay_runs import (
@@ -25,7 +26,7 @@ from gateway.operations.replay_runs import (
 from gateway.output import print_json, stdout
 from gateway.progress import ShowProgress, progress
 from gateway.servers import require_database, stack
-from gateway.session import ContentKind, JsonOption, run_client
+from gateway.session import JsonOption, run_client
 from processors.replay.generations import (
     SwitchResult,
     find_generation,
@@ -72,9 +73,7 @@ def replay(
             help="Rebuild what changed since then; copy the rest. Times in ISO 8601.",
         ),
     ] = None,
-    kind: Annotated[
-        ContentKind | None, typer.Option(help="Rebuild this kind of content only.")
-    ] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Rebuild this kind of content only.")] = None,
     collection: Annotated[
         str | None, typer.Option(help="Rebuild the documents of this collection only.")
     ] = None,

@@ -30,7 +30,10 @@ __all__ = [
 _MOST_TOKENS = 20_000
 _AROUND = 20
 
-Kind = Literal["code", "markdown", "rst", "text", "openapi", "conversation"]
+Kind = Literal[
+    "code", "markdown", "rst", "text", "openapi", "conversation", "pdf", "html", "notebook", "word",
+    "slides", "sheet", "email", "book",
+]  # fmt: skip
 MaxTokens = Annotated[int, Field(ge=500, le=_MOST_TOKENS, description="Budget of the result.")]
 Uri = Annotated[str, Field(min_length=1, max_length=2048)]
 Line = Annotated[int, Field(ge=1)]

@@ -22,7 +22,7 @@ _LINES = 600
 _CHUNKS = 200
 _CHANGES = 20
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-_KINDS = tuple(kind.value for kind in Kind if kind is not Kind.PDF)
+_KINDS = tuple(kind.value for kind in Kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from store.search.keyword.tokenizer import EXACT
 __all__ = ["Result", "results_of", "show"]
 
 _MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words"}
-_KINDS = tuple(kind.value for kind in Kind if kind is not Kind.PDF)
+_KINDS = tuple(kind.value for kind in Kind)
 _SHOWN_LINES = 14
 _BALANCED = 50
 _SMALLEST_CONTEXT = 32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from urllib.parse import quote
 
 from events.models import (
@@ -119,7 +120,7 @@ def _citation(row: ChunkRow) -> Citation:
         pages=tuple(_page_box(box) for box in locator.get("pages", ())),
         fragment=locator.get("fragment"),
         speakers=tuple(locator.get("speakers", ())),
-        times=locator.get("times"),
+        times=tuple(map(datetime.fromisoformat, locator.get("times", ()))),
         symbol=row.symbol,
         heading_path=row.heading_path,
         commit=row.commit,

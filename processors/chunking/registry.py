@@ -11,7 +11,7 @@ from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.chunkers.conversation import chunk_conversation
 from processors.chunking.chunkers.markdown import chunk_markdown
 from processors.chunking.chunkers.openapi import chunk_openapi
-from processors.chunking.chunkers.rendition import chunk_rendition
+from processors.chunking.chunkers.rendition import cut_rendition
 from processors.chunking.chunkers.rst import chunk_rst
 from processors.chunking.chunkers.text import chunk_text
 from processors.chunking.packing.outline import SIZES
@@ -106,7 +106,7 @@ def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
         warning = _AS_TEXT[source.kind]
         chunks = _cut_text(source, limit_tokens, count)
         return Cut(chunks, warnings=(warning,) if warning else ())
-    chunks = chunk_rendition(source, rendition, limit_tokens, count)
+    chunks = cut_rendition(source, rendition, limit_tokens, count)
     return Cut(chunks, rendition.title, rendition.warnings)
 
 

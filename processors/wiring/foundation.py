@@ -65,6 +65,7 @@ async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[F
         pool = ChunkingPool(
             processes=parser_processes(settings),
             timeout=settings.chunking_limits.timeout,
+            extraction_timeout=settings.chunking_limits.extraction_timeout,
             memory_bytes=settings.chunking_limits.memory_bytes,
             max_chunks=settings.chunking_limits.chunks,
             tokenizer_path=tokenizer_path(settings.model_directory),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from content.detection import kind_of, language_of
+from content.detection import decode, detect
+from content.registry import extract, is_rendered
 from processors import chunking
 from processors.chunking import Chunk, CountTokens, Source
 from processors.chunking.sandbox.token_counter import WordwiseCounter
@@ -22,11 +23,17 @@ def counter() -> CountTokens:
     return WordwiseCounter(TokenCounter(tokenizer_path(None)))
 
 
-def cut(uri: str, content: str, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]:
+def cut(uri: str, content: str | bytes, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]:
     """Checked chunks of a document, as the pipeline cuts it."""
-    source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
+    raw = content.encode() if isinstance(content, str) else content
+    detection = detect(uri, None, raw)
+    if is_rendered(detection.kind):
+        text, content = "\n".join(extract(detection.kind, raw).lines), raw
+    else:
+        text = content = decode(raw)
+    source = Source(uri, content, detection.kind, detection.language)
     chunks = [*chunking.cut(source, limit_tokens, counter()).chunks]
-    check(content, chunks, limit_tokens)
+    check(text, chunks, limit_tokens)
     return chunks
 
 

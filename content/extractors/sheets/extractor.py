@@ -183,7 +183,7 @@ def _names_columns(cells: Sequence[str]) -> bool:
 
 
 def _has_values(cells: Sequence[str]) -> bool:
-    """Whether a row has a value; several years, and no other value, may name columns."""
+    """Return whether a row has a value; several years, and no other value, may name columns."""
     values = [cell for cell in cells if _VALUE.fullmatch(cell)]
     return bool(values) and not (len(values) > 1 and all(map(_YEAR.fullmatch, values)))
 

@@ -27,7 +27,7 @@ Merged = tuple[tuple[int, int], tuple[int, int]]
 
 
 def is_workbook(raw: bytes) -> bool:
-    """Whether the bytes begin like a zip archive or a compound file."""
+    """Return whether the bytes begin like a zip archive or a compound file."""
     return raw.startswith(_MAGIC)
 
 

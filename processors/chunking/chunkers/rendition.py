@@ -13,10 +13,10 @@ from processors.chunking.chunkers.prose import Heading, chunk_sections
 from processors.chunking.packing.lines import Lines
 from processors.chunking.types import Chunk, CountTokens, Source
 
-__all__ = ["chunk_rendition"]
+__all__ = ["cut_rendition"]
 
 
-def chunk_rendition(
+def cut_rendition(
     source: Source, rendition: Rendition, limit_tokens: int, count: CountTokens
 ) -> list[Chunk]:
     """Cut the lines of a rendition of ``source`` into chunks with locators."""

@@ -12,11 +12,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from content.registry import is_rendered
 from processors.chunking.sandbox.frames import (
     LENGTH_BYTES,
     error_message,
@@ -52,8 +54,10 @@ def main(arguments: Sequence[str]) -> None:
     settle_heap()
     _answer(answers, {"ready": True})
     while (body := _read(requests)) is not None:
-        signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
-        answer = _work(cut, body, count, settings["max_chunks"])
+        source, limit_tokens = source_from(body)
+        name = "extraction_seconds" if is_rendered(source.kind) else "timeout_seconds"
+        signal.setitimer(signal.ITIMER_PROF, settings[name])
+        answer = _work(partial(cut, source, limit_tokens, count), settings["max_chunks"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         _answer(answers, answer)
 
@@ -71,10 +75,9 @@ def _counter(tokenizer: Path) -> CountTokens:
     return WordwiseCounter(count) if is_wordwise(tokenizer) else count
 
 
-def _work(cut: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[str, Any]:
-    source, limit_tokens = source_from(body)
+def _work(cut: Callable[[], Cut], max_chunks: int) -> dict[str, Any]:
     try:
-        return result_message(_bounded(cut(source, limit_tokens, count), max_chunks))
+        return result_message(_bounded(cut(), max_chunks))
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - any error of a parser concerns this document

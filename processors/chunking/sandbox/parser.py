@@ -49,6 +49,7 @@ class ParserSettings:
     """Limits per document, and the tokenizer and chunkers that a process loads."""
 
     timeout: timedelta
+    extraction_timeout: timedelta
     memory_bytes: int
     max_chunks: int
     tokenizer_path: Path
@@ -59,6 +60,7 @@ class ParserSettings:
         return json.dumps(
             {
                 "timeout_seconds": self.timeout.total_seconds(),
+                "extraction_seconds": self.extraction_timeout.total_seconds(),
                 "memory_bytes": self.memory_bytes,
                 "max_chunks": self.max_chunks,
                 "tokenizer": str(self.tokenizer_path),

@@ -37,8 +37,8 @@ class ChunkingPool:
     """Cuts documents in ``processes`` child processes.
 
     The result of a document is a ``Poison`` if it crashes its process, takes more than ``timeout``
-    of processor time, needs more than ``memory_bytes`` of address space, makes two processes
-    stall, or has more than ``max_chunks``. A process that has ended or stalled is replaced, and the
+    of processor time (``extraction_timeout`` if it is not text), needs more than ``memory_bytes``
+    of address space, makes two processes stall, or has more than ``max_chunks``. A process that has ended or stalled is replaced, and the
     other documents are cut as usual. The processes inherit no secrets and end with their parent.
     ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers`` names the module whose ``cut`` is
     called (tests use their own).
@@ -52,8 +52,16 @@ class ChunkingPool:
         tokenizer_path: Path,
         chunkers: str = CHUNKERS_MODULE,
         max_chunks: int = sys.maxsize,
+        extraction_timeout: timedelta | None = None,
     ) -> None:
-        settings = ParserSettings(timeout, memory_bytes, max_chunks, tokenizer_path, chunkers)
+        settings = ParserSettings(
+            timeout,
+            extraction_timeout or timeout,
+            memory_bytes,
+            max_chunks,
+            tokenizer_path,
+            chunkers,
+        )
         self._parsers = [Parser(settings) for _ in range(processes)]
         self._idle_parsers: asyncio.LifoQueue[Parser] = asyncio.LifoQueue()
         for parser in self._parsers:
@@ -164,7 +172,10 @@ async def _attempt(
 
 def _error_for(cause: ExitCause) -> Poison:
     if cause is ExitCause.TIME:
-        return LimitExceeded("parsing takes too long", "raise timeout in HEADRACE_CHUNKING_LIMITS")
+        return LimitExceeded(
+            "parsing takes too long",
+            "raise timeout (extraction_timeout, if it is not text) in HEADRACE_CHUNKING_LIMITS",
+        )
     if cause is ExitCause.STANDSTILL:
         return LimitExceeded(
             "parsing takes too long: two parser processes stalled on it",

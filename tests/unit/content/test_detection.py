@@ -20,7 +20,7 @@ from content.detection import (
     kind_of,
     language_of,
 )
-from content.registry import is_rendered
+from content.registry import EXTRACTORS, is_rendered
 from events.models import Kind
 from processors.chunking import CHUNKERS
 from processors.chunking.chunkers.grammars import GRAMMARS
@@ -84,14 +84,9 @@ def test_every_language_has_a_grammar() -> None:
     assert set(_LANGUAGE_BY_SUFFIX.values()) == set(GRAMMARS)
 
 
-def test_every_kind_but_pdf_has_a_chunker() -> None:
-    """Each kind except PDF has a chunker."""
-    assert {kind.value for kind in Kind} - set(CHUNKERS) == {"pdf"}
-
-
 def test_events_can_name_every_kind() -> None:
     """Each kind that a document can have is a ``Kind``, or an answer that cites it would fail."""
-    assert {kind.value for kind in Kind} == {*CHUNKERS, "pdf"}
+    assert {kind.value for kind in Kind} == {*CHUNKERS, *EXTRACTORS}
     detected = {*_KIND_BY_SUFFIX.values(), *_KIND_BY_MEDIA_TYPE.values()}
     assert detected <= {kind.value for kind in Kind}
 

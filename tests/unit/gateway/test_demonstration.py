@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,6 +12,8 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from content.detection import decode, detect
+from content.registry import extract, is_rendered
 from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
@@ -31,12 +35,15 @@ HELD = {
         "docs/how-to/run-in-production.md",
         "are masked",
     ),
+    "What can I do about a scanned PDF?": ("docs/explanation/formats.pdf", "Add a text layer"),
 }
 """File that answers each question, and words of the answer."""
 
 
 def text_of(uri: str) -> str:
-    return (REPOSITORY / uri).read_text(encoding="utf-8")
+    raw = (REPOSITORY / uri).read_bytes()
+    kind = detect(uri, None, raw).kind
+    return "\n".join(extract(kind, raw).lines) if is_rendered(kind) else decode(raw)
 
 
 def test_every_chosen_file_is_there_and_none_twice() -> None:
@@ -48,7 +55,17 @@ def test_every_chosen_file_is_there_and_none_twice() -> None:
 def test_the_chosen_files_stay_few_chunks() -> None:
     """The chosen files make few enough chunks for a quick demo."""
     assert len(FILES) <= 100
-    assert sum(len(cut(uri, text_of(uri))) for uri in FILES) < MOST_CHUNKS
+    contents = {uri: (REPOSITORY / uri).read_bytes() for uri in FILES}
+    assert sum(len(cut(uri, raw)) for uri, raw in contents.items()) < MOST_CHUNKS
+
+
+def test_the_printed_page_has_the_words_of_its_source() -> None:
+    """``formats.pdf`` is the print of ``formats.html``: print it again after a change of that."""
+    printed, written = (
+        re.findall(r"\w+", text_of(f"docs/explanation/formats.{suffix}"))
+        for suffix in ("pdf", "html")
+    )
+    assert Counter(printed) == Counter(written)
 
 
 def test_each_question_has_its_answer_in_a_chosen_file() -> None:

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from gateway.session import ContentKind
+from content.registry import EXTRACTORS
+from events.models import Kind
 from processors.chunking.registry import CHUNKERS
 from tests.support.forking import ROOT
 
@@ -40,8 +41,8 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_only_kinds_that_exist_are_offered() -> None:
-    """Each kind that is offered has a chunker."""
-    assert {kind.value for kind in ContentKind} == set(CHUNKERS)
+    """Each kind that is offered has a chunker or an extractor."""
+    assert {kind.value for kind in Kind} == {*CHUNKERS, *EXTRACTORS}
 
 
 @pytest.mark.parametrize("module", ["typer", "gateway.commands.status"])

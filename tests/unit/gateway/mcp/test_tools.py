@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from content.registry import EXTRACTORS
 from gateway.mcp import results, tools
 from processors.chunking.registry import CHUNKERS
 
@@ -44,7 +45,7 @@ def test_a_fixed_project_is_not_an_argument() -> None:
 
 
 def test_kinds_are_those_with_a_chunker() -> None:
-    assert set(get_args(tools.Kind)) == set(CHUNKERS)
+    assert set(get_args(tools.Kind)) == {*CHUNKERS, *EXTRACTORS}
 
 
 def test_lines_around_a_line() -> None:

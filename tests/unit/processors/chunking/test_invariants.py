@@ -117,7 +117,7 @@ def test_line_ends_of_windows_make_no_difference(uri: str) -> None:
 def test_a_kind_without_a_chunker_is_refused() -> None:
     """The error for a kind without a chunker lists the kinds that have one."""
     with pytest.raises(UnsupportedContent, match="markdown"):
-        chunking.cut(Source("a.pdf", "%PDF", "pdf"), LIMIT_TOKENS, counter())
+        chunking.cut(Source("a.film", "…", "film"), LIMIT_TOKENS, counter())
 
 
 def test_every_chunker_has_its_row() -> None:
