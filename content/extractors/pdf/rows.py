@@ -25,7 +25,7 @@ def rows_of(words: Iterable[Word]) -> list[Row]:
     """Divide words into rows, the highest first."""
     heights: list[tuple[float, float]] = []  # middle and size of the first word of each row
     rows: list[list[Word]] = []
-    for word in sorted(words, key=lambda word: (-word.middle, word.index)):
+    for word in sorted(words, key=lambda word: (-word.middle, word.number)):
         for position in range(max(0, len(rows) - _OPEN_ROWS), len(rows)):
             middle, size = heights[position]
             if abs(middle - word.middle) < _SAME_ROW * min(size, word.measure):
@@ -34,7 +34,7 @@ def rows_of(words: Iterable[Word]) -> list[Row]:
         else:
             heights.append((word.middle, word.measure))
             rows.append([word])
-    return [sorted(row, key=lambda word: (word.left, word.index)) for row in rows]
+    return [sorted(row, key=lambda word: (word.left, word.number)) for row in rows]
 
 
 def segments_of(row: Row) -> list[Segment]:

@@ -49,8 +49,8 @@ class _Search:
         """Keep a table, if there is one."""
         if table is not None:
             self.tables.append(table)
-            taken = {word.index for word in table.words}
-            self.words = [word for word in self.words if word.index not in taken]
+            taken = {word.number for word in table.words}
+            self.words = [word for word in self.words if word.number not in taken]
 
     def in_grid(self, grid: Grid) -> None:
         """Find the table whose cells a grid rules, or that the grid only frames."""
