@@ -47,6 +47,7 @@ def test_larger_sizes_are_levels_by_rank() -> None:
         ("x + y", 18.0),  # a formula
         ("1,234", 18.0),
         (prose(60), 18.0),
+        ("Introduction . . . . . . 7", 18.0),  # of a table of contents
     ],
 )
 def test_other_lines_are_not_headings(line: Line) -> None:
