@@ -8,7 +8,7 @@ from itertools import pairwise
 from content.extractors.pdf.words import Word
 from content.rendition import Box
 
-__all__ = ["Row", "Segment", "box_of", "rows_of", "segments_of"]
+__all__ = ["Row", "Segment", "box_of", "rows_of", "segments_of", "text_of"]
 
 Segment = Sequence[Word]
 """Words of a row without a wide gap between them, from the left."""
@@ -46,6 +46,11 @@ def segments_of(row: Row) -> list[Segment]:
         else:
             segments[-1].append(following)
     return [*segments]
+
+
+def text_of(segment: Segment) -> str:
+    """Return the words of a segment with spaces between them."""
+    return " ".join(word.text for word in segment)
 
 
 def box_of(words: Sequence[Word]) -> Box:
