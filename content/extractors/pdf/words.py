@@ -312,7 +312,9 @@ def united(first: Box, second: Box) -> Box:
 
 def upright(left: float, bottom: float, right: float, top: float) -> Box:
     """Return the box with its edges in order; a box that is far off any page becomes empty."""
-    box = Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top))
-    if all(isfinite(edge) and abs(edge) < _FARTHEST for edge in box):
-        return box
+    low, high = -_FARTHEST, _FARTHEST
+    if low < left < right < high and low < bottom < top < high:
+        return Box(left, bottom, right, top)
+    if low < left < high and low < right < high and low < bottom < high and low < top < high:
+        return Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top))
     return _NOWHERE
