@@ -136,6 +136,21 @@ def test_a_grid_that_only_frames_a_table_does_not_divide_its_rows() -> None:
     assert PRICE_LINES in sheet.lines()
 
 
+def test_cells_with_borders_of_their_own_are_a_table() -> None:
+    sheet = Sheet()
+    for row, cells in enumerate((["Name", "Age", "City"], ["Ana", "31", "Ulm"])):
+        for column, cell in enumerate(cells):
+            left, bottom = 100 + 106 * column, 600 - 26 * row
+            sheet.write(left + 5, bottom + 5, cell)
+            sheet.grid([left, left + 100], [bottom + 20, bottom])
+    for x in (100, 412):  # the frame around them
+        sheet.rulings.down.append(Edge(x, 574, 620))
+    for y in (574, 597, 620):
+        sheet.rulings.across.append(Edge(y, 100, 412))
+
+    assert sheet.lines() == [["| Name | Age | City |", "| --- | --- | --- |", "| Ana | 31 | Ulm |"]]
+
+
 def test_the_grid_of_a_chart_is_not_a_table() -> None:
     sheet = Sheet()
     sheet.grid([100, 150, 200, 250, 300], [600, 550, 500, 450, 400])
@@ -238,3 +253,14 @@ def test_pages_of_very_many_words_are_not_searched(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tables, "MOST_WORDS", len(sheet.words) - 1)
 
     assert sheet.tables() == []
+
+
+def test_grids_are_looked_at_up_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = Sheet()
+    for top in (614, 414):
+        sheet.rows(top - 12, [105, 205], [["Name", "Age"], ["Ana", "31"]])
+        sheet.grid([100, 200, 300], [top, top - 14, top - 28])
+    before = len(sheet.tables())
+    monkeypatch.setattr(tables, "MOST_GRIDS", 1)
+
+    assert (before, len(sheet.tables())) == (2, 1)
