@@ -98,7 +98,7 @@ def is_readable(words: Sequence[Word], images: int) -> bool:
     letters = sum(map(str.isalnum, characters))
     if letters < (FEWEST_LETTERS if images else 1):
         return False
-    unreadable = sum(
+    unreadable: int = sum(
         character == "\ufffd" or unicodedata.category(character) in _UNREADABLE
         for character in _NOT_ASCII.findall(characters)
     )
