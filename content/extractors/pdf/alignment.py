@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from content.extractors.pdf.cells import Cell, Table
-from content.extractors.pdf.rows import Row, Segment, segments_of
+from content.extractors.pdf.rows import Row, Segment, segments_of, text_of
 from content.extractors.pdf.words import Word
 
 __all__ = ["align"]
@@ -136,14 +136,10 @@ class _Columns:
         """Test whether each column lists terms with pages, as the index of a book does."""
         columns = [segments for segments in self._alone.values() if len(segments) >= _FEWEST_ROWS]
         return all(
-            2 * sum(_TERM.search(_text(segment)) is not None for segment in segments)
+            2 * sum(_TERM.search(text_of(segment)) is not None for segment in segments)
             > len(segments)
             for segments in columns
         )
-
-
-def _text(segment: Segment) -> str:
-    return " ".join(word.text for word in segment)
 
 
 def _gaps(divided: Sequence[Sequence[Segment]]) -> list[float]:

@@ -9,8 +9,8 @@ from content.extractors.pdf.blocks import PageText, Position, TextLine, TextTabl
 from content.extractors.pdf.document import Document, open_document
 from content.extractors.pdf.headings import Headings, find_headings
 from content.extractors.pdf.outline import read_outline
+from content.extractors.pdf.page_heads import find_running_heads
 from content.extractors.pdf.pages import Pages, read_pages
-from content.extractors.pdf.running_heads import find_running_heads
 from content.extractors.pdf.words import turned, united
 from content.rendition import Box, Place, Rendition, Section
 from runtime.errors import Damaged, LimitExceeded, NoTextLayer

@@ -61,12 +61,12 @@ class PageText:
 
 def blocks_of(words: Sequence[Word], tables: Sequence[Table]) -> list[Block]:
     """Return the blocks of a page. A word that a line's end cuts stands whole in the first line."""
-    table_of = {word.index: number for number, table in enumerate(tables) for word in table.words}
+    table_of = {word.number: number for number, table in enumerate(tables) for word in table.words}
     blocks: list[Block] = []
     placed: set[int] = set()
     lines: list[Sequence[Word]] = []
     for (number, _), group in groupby(
-        words, key=lambda word: (table_of.get(word.index), word.line)
+        words, key=lambda word: (table_of.get(word.number), word.line)
     ):
         if number is None:
             lines.append(list(group))
@@ -85,7 +85,7 @@ def _lines(lines: Sequence[Sequence[Word]]) -> Iterator[TextLine]:
     texts = [text for text, _ in joined]
     for position in range(len(joined) - 1):
         line, following = joined[position][1], joined[position + 1][1]
-        cut = line[-1].cut and line[-1].index + 1 == following[0].index
+        cut = line[-1].cut and line[-1].number + 1 == following[0].number
         if not cut and not _continues(texts[position], texts[position + 1], line, following):
             continue
         rest, _, texts[position + 1] = texts[position + 1].partition(" ")

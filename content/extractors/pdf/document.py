@@ -66,7 +66,8 @@ class Document:
     @property
     def attachment_count(self) -> int:
         """Number of files inside the document."""
-        return max(0, pdfium.FPDFDoc_GetAttachmentCount(self.handle))
+        count: int = pdfium.FPDFDoc_GetAttachmentCount(self.handle)
+        return max(0, count)
 
     def attachments(self, most: int) -> Sequence[str]:
         """Names of the first ``most`` files inside the document."""

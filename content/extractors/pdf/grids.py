@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from content.extractors.pdf.cells import Cell, Table
@@ -21,6 +22,7 @@ _MOST_PAIRS = 400_000
 _MOST_CELLS = 20_000
 _FEWEST_FILLED = 4
 _FILLED_SHARE = 0.3  # of the cells
+_BORDER = 10.0  # points: a row or column without words that is narrower is a double border
 _FEWEST_DIVIDED = 3  # lines of a cell that frames a part of a table
 _DIVIDED_SHARE = 0.6  # of the lines of such a cell
 _LEVEL = 2.0  # points between the heights of two lines of one row
@@ -102,11 +104,25 @@ def fill_grid(grid: Grid, words: Iterable[Word]) -> Table | None:
     groups = _merged(grid)
     areas = _areas(grid, groups)
     cells = _cells(grid, groups, areas, inside)
-    if not _is_filled(cells, len(areas)):
+    if not _is_filled(cells, len(_counted(grid, groups, inside))):
         return None
     if _is_ruled_by_columns_only(grid, inside):
         cells = _cells_by_lines(grid, inside)
     return Table(cells)
+
+
+def _counted(grid: Grid, groups: _Groups, words: Iterable[Word]) -> set[Hashable]:
+    """Cells apart from those in the narrow rows and columns that double borders make."""
+    rows = {row for row, (top, bottom) in enumerate(pairwise(grid.rows)) if top - bottom >= _BORDER}
+    columns = {
+        column
+        for column, (left, right) in enumerate(pairwise(grid.columns))
+        if right - left >= _BORDER
+    }
+    for word in words:
+        rows.add(_row_of(grid, word))
+        columns.add(_column_of(grid, word))
+    return {groups.root(position) for position in product(rows, columns)}
 
 
 def _contains(grid: Grid, word: Word) -> bool:

@@ -18,6 +18,7 @@ LONGEST = 200  # characters
 _LARGER = 1.12  # than the text
 _RAREST_SHARE = 0.2  # of the characters: larger type that is more frequent is text too
 _MOST_SIZES = 5
+_LEADERS = re.compile(r"(?:[.\u00b7\u2026_] ?){4}")  # of a table of contents
 _WORD = re.compile(r"[^\W\d_]{3}|[\u3040-\u9fff\uac00-\ud7af]{2}")  # formulas have shorter ones
 
 
@@ -72,7 +73,7 @@ def _lines(
 
 
 def _is_title(text: str) -> bool:
-    return len(text) < LONGEST and _WORD.search(text) is not None
+    return len(text) < LONGEST and bool(_WORD.search(text)) and not _LEADERS.search(text)
 
 
 def _continues(before: TextLine, line: TextLine) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +16,13 @@ from content.extractors.pdf.words import Word, read_words, turned
 from content.rendition import Box
 from runtime.errors import LimitExceeded
 
-__all__ = ["Pages", "read_pages"]
+__all__ = ["Pages", "is_readable", "read_pages"]
 
 MOST_LINES = 200_000
 MOST_PATHS = 500_000  # of all pages; tables of later pages are found by alignment only
 FEWEST_LETTERS = 10  # of a page with images that is not itself an image
 _DRAWING = 50  # paths: text that is drawn has more, the rules of an empty page fewer
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _UNREADABLE = frozenset({"Co", "Cn"})  # private use, or not assigned
 
 
@@ -72,7 +74,7 @@ class _Reading:
         self.quarters = content.quarters
         self.rulings = read_rulings(page.handle, content.quarters) if with_rulings else Rulings()
         self.words: Sequence[Word] = content.words
-        if not _is_readable(self.words, self.rulings.images):
+        if not is_readable(self.words, self.rulings.images):
             self.words = ()
         self.notes = read_notes(page, document.forms)
         self._page_count = document.page_count
@@ -90,13 +92,14 @@ class _Reading:
         return PageText(number, turned(self.box, self.quarters), self.quarters, blocks, self.notes)
 
 
-def _is_readable(words: Sequence[Word], images: int) -> bool:
+def is_readable(words: Sequence[Word], images: int) -> bool:
     """Test whether words are text: fonts without a map to Unicode give unreadable characters."""
     characters = "".join(word.text for word in words)
     letters = sum(map(str.isalnum, characters))
-    unreadable = sum(
+    if letters < (FEWEST_LETTERS if images else 1):
+        return False
+    unreadable: int = sum(
         character == "\ufffd" or unicodedata.category(character) in _UNREADABLE
-        for character in characters
+        for character in _NOT_ASCII.findall(characters)
     )
-    fewest = FEWEST_LETTERS if images else 1
-    return letters >= fewest and 2 * unreadable < len(characters)
+    return 2 * unreadable < len(characters)

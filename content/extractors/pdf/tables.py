@@ -15,6 +15,7 @@ from content.extractors.pdf.words import Word
 __all__ = ["find_tables"]
 
 MOST_WORDS = 20_000  # of a page in which tables are looked for
+MOST_GRIDS = 300  # of a page
 _SHORTEST_RULE = 80.0  # points
 _SAME_WIDTH = 6.0  # points
 _OVERHANG = 3.0  # points that a word's middle may be beside a rule
@@ -30,7 +31,7 @@ def find_tables(words: Sequence[Word], rulings: Rulings, page_count: int) -> lis
         return []
     search = _Search(words, page_count)
     grids, free = find_grids(rulings.across, rulings.down)
-    for grid in grids:
+    for grid in grids[:MOST_GRIDS]:
         search.in_grid(grid)
     search.between_rules(free)
     search.by_alignment()
@@ -49,8 +50,8 @@ class _Search:
         """Keep a table, if there is one."""
         if table is not None:
             self.tables.append(table)
-            taken = {word.index for word in table.words}
-            self.words = [word for word in self.words if word.index not in taken]
+            taken = {word.number for word in table.words}
+            self.words = [word for word in self.words if word.number not in taken]
 
     def in_grid(self, grid: Grid) -> None:
         """Find the table whose cells a grid rules, or that the grid only frames."""
@@ -65,9 +66,9 @@ class _Search:
             if edge.end - edge.start > _SHORTEST_RULE:
                 width = (round(edge.start / _SAME_WIDTH), round(edge.end / _SAME_WIDTH))
                 groups[width].append(edge)
-        for rules in groups.values():
-            if len(rules) > 1:
-                self._between(rules)
+        several = [rules for rules in groups.values() if len(rules) > 1]
+        for rules in several[:MOST_GRIDS]:
+            self._between(rules)
 
     def _between(self, rules: Sequence[Edge]) -> None:
         left, right = rules[0].start - _OVERHANG, rules[0].end + _OVERHANG

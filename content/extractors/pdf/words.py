@@ -48,13 +48,14 @@ _SMALLEST = 0.05  # points: a box that is thinner has no measure of its font
 class Word(NamedTuple):
     """Word, or a part of one that is cut by the end of a line.
 
-    The box is upright: where most of a page's text is turned, the page is turned with it. ``index``
-    is the position in the content of the page, and ``line`` the number of its line. ``size`` is the
-    height of its box and ``font_size`` that of its font, in points. The rest of a ``cut`` word is
-    the next one. A word that is ``aside`` runs in another direction than most of its page.
+    The box is upright: where most of a page's text is turned, the page is turned with it.
+    ``number`` is the position in the content of the page, and ``line`` the number of its line.
+    ``size`` is the height of its box and ``font_size`` that of its font, in points. The rest of a
+    ``cut`` word is the next one. A word that is ``aside`` runs in another direction than most of
+    its page.
     """
 
-    index: int
+    number: int
     text: str
     left: float
     bottom: float
@@ -118,17 +119,18 @@ def read_words(handle: Any) -> WordsOfPage:
     for part in parts:
         turns[part.quarters] += len(part.text)
     quarters = min(turns, key=lambda turn: (-turns[turn], turn), default=0)
-    return WordsOfPage([_word(index, part, quarters) for index, part in enumerate(parts)], quarters)
+    words = [_word(number, part, quarters) for number, part in enumerate(parts)]
+    return WordsOfPage(words, quarters)
 
 
-def _word(index: int, part: _Part, quarters: int) -> Word:
+def _word(number: int, part: _Part, quarters: int) -> Word:
     box = turned(part.box, quarters)
     aside = part.quarters != quarters
     # type that runs up or down a page is as high as its box is wide
     sideways = aside and (part.quarters - quarters) % 2 == 1
     size = box.right - box.left if sideways else box.top - box.bottom
     size = round(size, 1)
-    return Word(index, part.text, *box, size, part.font_size or size, part.line, part.cut, aside)
+    return Word(number, part.text, *box, size, part.font_size or size, part.line, part.cut, aside)
 
 
 def turned(box: Box, quarters: int) -> Box:
@@ -152,7 +154,7 @@ def joined_text(words: Sequence[Word]) -> str:
         previous = words[position - 1] if position else None
         if previous is None:
             text = word.text
-        elif previous.cut and previous.index + 1 == word.index:
+        elif previous.cut and previous.number + 1 == word.number:
             text = joined_word(text, word.text)
         else:
             text = f"{text} {word.text}"
@@ -310,7 +312,9 @@ def united(first: Box, second: Box) -> Box:
 
 def upright(left: float, bottom: float, right: float, top: float) -> Box:
     """Return the box with its edges in order; a box that is far off any page becomes empty."""
-    box = Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top))
-    if all(isfinite(edge) and abs(edge) < _FARTHEST for edge in box):
-        return box
+    low, high = -_FARTHEST, _FARTHEST
+    if low < left < right < high and low < bottom < top < high:
+        return Box(left, bottom, right, top)
+    if low < left < high and low < right < high and low < bottom < high and low < top < high:
+        return Box(min(left, right), min(bottom, top), max(left, right), max(bottom, top))
     return _NOWHERE
