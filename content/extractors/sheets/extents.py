@@ -17,14 +17,16 @@ from content.extractors.archives import Members, open_members
 from content.extractors.sheets.cells import MOST_CELLS, too_many_cells
 from runtime.errors import Damaged, Encrypted, LegacyFormat
 
-__all__ = ["MOST_AREA", "check_extents"]
+__all__ = ["check_extents"]
 
 MOST_AREA = 6_000_000
 """Cells of the rectangle that a sheet may take up, the empty ones included."""
-_MOST_LISTED = 10 * MOST_CELLS
+MOST_LISTED = 10 * MOST_CELLS
 """Cells that a sheet may list, most of them empty."""
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SAVE_AGAIN = "save it again with the program that made it"
+_SECTOR_BYTES = (512, 4096)
+_STREAM = 2
 _XML_CELL = re.compile(
     rb"<(?:\w{1,20}:)?c\s[^<>]{0,200}?\br\s?=\s?[\"']([A-Z]{1,3})(\d{1,7})[\"'][^<>]{0,200}?(/?)>"
 )
@@ -52,7 +54,7 @@ class _Extent:
         self._bottom = max(self._bottom, row)
         self._right = max(self._right, column)
         area = (self._bottom - self._top + 1) * (self._right - self._left + 1)
-        if area > MOST_AREA or self._cells > _MOST_LISTED:
+        if area > MOST_AREA or self._cells > MOST_LISTED:
             raise too_many_cells()
 
 
@@ -179,7 +181,9 @@ def _check_compound_file(raw: bytes) -> None:
 
 def _streams(raw: bytes) -> dict[str, bytes]:
     """Return the streams of a compound file that a workbook may have, by their names."""
-    size = 1 << min(unpack_from("<H", raw, 30)[0], 16)
+    size = 1 << unpack_from("<H", raw, 30)[0] % 32
+    if size not in _SECTOR_BYTES:
+        raise ValueError(size)
     first_directory, _, cutoff, first_mini, _, first_list = unpack_from("<6I", raw, 48)
 
     def sector(number: int) -> bytes:
@@ -191,28 +195,27 @@ def _streams(raw: bytes) -> dict[str, bytes]:
     present = [number for number in table_sectors if number < len(raw) // size]
     table = _integers(b"".join(sector(number) for number in dict.fromkeys(present)))
 
-    def chained(first: int) -> bytes:
-        return b"".join(sector(number) for number in _chain(table, first))
-
-    directory = chained(first_directory)
+    visited: set[int] = set()
+    directory = b"".join(map(sector, _chain(table, first_directory, visited)))
     entries = [directory[at : at + 128] for at in range(0, len(directory) - 127, 128)]
-    root = entries[0] if entries else bytes(128)
-    mini_table = _integers(chained(first_mini))
-    mini_content: bytes | None = None
+    root_first = unpack_from("<I", entries[0], 116)[0]
+    mini_content = b"".join(map(sector, _chain(table, root_first, visited)))
+    mini_table = _integers(b"".join(map(sector, _chain(table, first_mini, visited))))
+    mini_visited: set[int] = set()
     streams: dict[str, bytes] = {}
     for entry in entries:
-        length = unpack_from("<H", entry, 64)[0]
-        name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
-        if name not in ("EncryptedPackage", "Workbook", "Book") or name in streams:
-            continue
+        length, kind = unpack_from("<HB", entry, 64)
         first, stream_bytes = unpack_from("<II", entry, 116)
-        if stream_bytes >= cutoff:
-            streams[name] = chained(first)[:stream_bytes]
+        if kind != _STREAM or not stream_bytes:
             continue
-        if mini_content is None:
-            mini_content = chained(unpack_from("<I", root, 116)[0])
-        parts = (mini_content[64 * at : 64 * at + 64] for at in _chain(mini_table, first))
-        streams[name] = b"".join(parts)[:stream_bytes]
+        if stream_bytes >= cutoff:
+            parts = [sector(number) for number in _chain(table, first, visited)]
+        else:
+            numbers = _chain(mini_table, first, mini_visited)
+            parts = [mini_content[64 * number : 64 * number + 64] for number in numbers]
+        name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
+        if name in ("EncryptedPackage", "Workbook", "Book"):
+            streams[name] = b"".join(parts)[:stream_bytes]
     return streams
 
 
@@ -220,18 +223,22 @@ def _integers(content: bytes) -> array[int]:
     return array("I", [number for (number,) in iter_unpack("<I", content[: len(content) & ~3])])
 
 
-def _chain(table: array[int], first: int) -> Iterator[int]:
-    """Yield the numbers of a chain of sectors; a circle ends it."""
+def _chain(table: array[int], first: int, visited: set[int]) -> Iterator[int]:
+    """Yield the numbers of a chain of sectors. A sector belongs to one chain, and occurs once.
+
+    calamine follows a circle until it has no memory left.
+    """
     number = first
-    for _ in range(len(table)):
-        if number >= len(table):
-            return
+    while number < len(table):
+        if number in visited:
+            raise ValueError(number)
+        visited.add(number)
         yield number
         number = table[number]
 
 
 def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
-    """Yield the sectors that go on listing those of the sector table."""
+    """Yield the sectors that continue the list of the sectors of the table."""
     number = first
     for _ in range(len(raw) // size):
         end = (number + 2) * size
@@ -239,6 +246,7 @@ def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
             return
         yield number
         (number,) = unpack_from("<I", raw, end - 4)
+    raise ValueError(first)
 
 
 _XLS_START = 0x809
