@@ -129,7 +129,7 @@ def test_merged_cells_of_a_table_repeat_their_value() -> None:
 
 def test_a_chart_is_a_table_of_its_values() -> None:
     def fill(slide: Any) -> None:
-        data = CategoryChartData()
+        data: Any = CategoryChartData()  # type: ignore[no-untyped-call]
         data.categories = ["East", "West"]
         data.add_series("2023", (1.5, None))
         data.add_series("2024", (2, 3))

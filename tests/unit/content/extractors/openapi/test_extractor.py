@@ -272,7 +272,7 @@ def test_a_file_that_is_no_description_is_refused(raw: bytes) -> None:
 
 
 def test_too_many_operations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = {f"/{n}": {"get": {}} for n in range(5)}
+    paths: dict[str, Any] = {f"/{n}": {"get": {}} for n in range(5)}
     _extract(paths=paths)
     monkeypatch.setattr(extractor, "MOST_OPERATIONS", 4)
     with pytest.raises(LimitExceeded, match="4 operations"):
