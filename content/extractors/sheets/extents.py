@@ -168,19 +168,21 @@ def _check_compound_file(raw: bytes) -> None:
         streams = _streams(raw)
     except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise Damaged("the compound file can't be read", _SAVE_AGAIN) from error
-    if "EncryptedPackage" in streams:
+    names = {name for name, _ in streams}
+    if "EncryptedPackage" in names:
         raise Encrypted("the workbook has a password", "save it without a password")
-    workbook = streams.get("Workbook", streams.get("Book"))
-    if workbook is None:
+    if not names.intersection(_XLS_STREAMS):
         raise LegacyFormat(
             "the file has a format of Office from before 2007",
             "save it as .docx, .pptx or .xlsx, and publish that",
         )
-    _check_xls(workbook)
+    for name, stream in streams:
+        if name in _XLS_STREAMS:
+            _check_xls(stream)
 
 
-def _streams(raw: bytes) -> dict[str, bytes]:
-    """Return the streams of a compound file that a workbook may have, by their names."""
+def _streams(raw: bytes) -> list[tuple[str, bytes]]:
+    """Return the streams of a compound file with their names, those of folders within too."""
     size = 1 << unpack_from("<H", raw, 30)[0] % 32
     if size not in _SECTOR_BYTES:
         raise ValueError(size)
@@ -202,7 +204,7 @@ def _streams(raw: bytes) -> dict[str, bytes]:
     mini_content = b"".join(map(sector, _chain(table, root_first, visited)))
     mini_table = _integers(b"".join(map(sector, _chain(table, first_mini, visited))))
     mini_visited: set[int] = set()
-    streams: dict[str, bytes] = {}
+    streams: list[tuple[str, bytes]] = []
     for entry in entries:
         length, kind = unpack_from("<HB", entry, 64)
         first, stream_bytes = unpack_from("<II", entry, 116)
@@ -214,8 +216,7 @@ def _streams(raw: bytes) -> dict[str, bytes]:
             numbers = _chain(mini_table, first, mini_visited)
             parts = [mini_content[64 * number : 64 * number + 64] for number in numbers]
         name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
-        if name in ("EncryptedPackage", "Workbook", "Book"):
-            streams[name] = b"".join(parts)[:stream_bytes]
+        streams.append((name, b"".join(parts)[:stream_bytes]))
     return streams
 
 
@@ -249,6 +250,7 @@ def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
     raise ValueError(first)
 
 
+_XLS_STREAMS = frozenset({"Workbook", "Book"})
 _XLS_START = 0x809
 _XLS_DIMENSIONS = 0x200
 _XLS_CELLS = frozenset(

@@ -24,6 +24,8 @@ from tests.support.fuzzed_bytes import (
 
 DATA = Path(__file__).parents[4] / "data/content/sheet"
 
+Rows = list[list[object]]
+
 
 def workbook(fill: Callable[[Any], None], name: str = "Costs") -> bytes:
     """Return a workbook of one sheet."""
@@ -61,7 +63,11 @@ def _with_fragments(rendition: Rendition) -> list[tuple[str, str]]:
 
 
 def test_a_block_has_its_columns_in_its_label_and_a_range_for_each_row() -> None:
-    rows: list[list[object]] = [["Date", "Item", "Amount"], ["2024-03-01", "Paper|A4", 200], ["", "Ink", 0.5]]
+    rows: list[list[object]] = [
+        ["Date", "Item", "Amount"],
+        ["2024-03-01", "Paper|A4", 200],
+        ["", "Ink", 0.5],
+    ]
     rendition = _extracted(of_rows(rows, top=2, left=1))
     assert rendition.sections == (Section(0, 1, "Costs", "Costs > Date | Item | Amount"),)
     assert _with_fragments(rendition) == [
@@ -76,7 +82,7 @@ def test_a_block_has_its_columns_in_its_label_and_a_range_for_each_row() -> None
 
 
 def test_an_edited_row_changes_its_own_line_only() -> None:
-    rows: list[list[object]] = [["Item", "Amount"], *([f"thing {n}", n] for n in range(50))]
+    rows: Rows = [["Item", "Amount"], *([f"thing {n}", n] for n in range(50))]
     before = _extracted(of_rows(rows))
     rows[20] = ["another", 7]
     after = _extracted(of_rows(rows))
@@ -89,7 +95,13 @@ def test_an_edited_row_changes_its_own_line_only() -> None:
 
 
 def test_empty_rows_part_blocks() -> None:
-    rows: list[list[object]] = [["Item", "Amount"], ["Ink", 1], [], ["Team", "Place", "Points"], ["Blues", "STL", 2]]
+    rows: list[list[object]] = [
+        ["Item", "Amount"],
+        ["Ink", 1],
+        [],
+        ["Team", "Place", "Points"],
+        ["Blues", "STL", 2],
+    ]
     rendition = _extracted(of_rows(rows))
     assert [section.label for section in rendition.sections] == [
         "Costs > Item | Amount",
@@ -159,7 +171,11 @@ def test_the_header_is_the_first_row_of_texts_above_values(
 
 
 def test_a_wide_row_becomes_lines_that_name_their_columns() -> None:
-    rows: list[list[object]] = [["Item", None, "Amount"], ["Ink", "x" * 700, None], ["Pen", "short", 2]]
+    rows: list[list[object]] = [
+        ["Item", None, "Amount"],
+        ["Ink", "x" * 700, None],
+        ["Pen", "short", 2],
+    ]
     rows.insert(1, ["Paper", None, 1])
     rendition = _extracted(of_rows(rows))
     assert rendition.lines[2:] == (
