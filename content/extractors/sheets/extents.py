@@ -27,6 +27,7 @@ _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SAVE_AGAIN = "save it again with the program that made it"
 _SECTOR_BYTES = (512, 4096)
 _STREAM = 2
+_XLSB_STRINGS = 159
 _XML_CELL = re.compile(
     rb"<(?:\w{1,20}:)?c\s[^<>]{0,200}?\br\s?=\s?[\"']([A-Z]{1,3})(\d{1,7})[\"'][^<>]{0,200}?(/?)>"
 )
@@ -83,6 +84,8 @@ def _check_members(members: Members) -> None:
             _check_ods(content)
         elif name.endswith(".xml"):
             _check_xlsx(content)
+        elif name.endswith("sharedStrings.bin"):
+            _check_xlsb_strings(content)
         elif name.endswith(".bin") and "worksheets/" in name:
             _check_xlsb(content)
 
@@ -112,6 +115,15 @@ def _check_xlsb(content: bytes) -> None:
             elif kind > 1:  # 1 is an empty cell
                 extent.add(row, number)
         position += size
+
+
+def _check_xlsb_strings(content: bytes) -> None:
+    """Refuse a table of more strings than it has bytes; calamine reserves memory for all."""
+    kind, position = _variable_length(content, 0, 2)
+    _, position = _variable_length(content, position, 4)
+    counted = kind == _XLSB_STRINGS and position + 8 <= len(content)
+    if counted and unpack_from("<I", content, position + 4)[0] > len(content):
+        raise too_many_cells()
 
 
 def _variable_length(content: bytes, position: int, most: int) -> tuple[int, int]:
@@ -252,7 +264,13 @@ def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
 
 _XLS_STREAMS = frozenset({"Workbook", "Book"})
 _XLS_START = 0x809
+_MOST_READINGS = 8
+"""Times that a stream is read at most: sheets do not overlap, unless their starts are wrong."""
+_XLS_END = 0x0A
+_XLS_SHEET = 0x85
 _XLS_DIMENSIONS = 0x200
+_XLS_DIMENSION_FORMS = {10: "<4H", 14: "<IIHH"}
+_XLS_STRINGS = 0xFC
 _XLS_CELLS = frozenset(
     {0x02, 0x03, 0x04, 0x05, 0x06, 0xBD, 0xD6, 0xFD, 0x203, 0x204, 0x205, 0x206, 0x27E, 0x406}
 )
@@ -260,24 +278,51 @@ _XLS_CELLS_OF_A_ROW = 0xBD
 
 
 def _check_xls(workbook: bytes) -> None:
-    """Read the records of a workbook: each part begins with one kind, cells have their place."""
+    """Read the records of a workbook, and those of each sheet from where the workbook says."""
+    starts, _ = _check_records(workbook, 0)
+    read = 0
+    for start in dict.fromkeys(starts):
+        _, end = _check_records(workbook, start)
+        read += max(0, end - start)
+        if read > _MOST_READINGS * len(workbook):
+            raise too_many_cells()
+
+
+def _check_records(workbook: bytes, start: int) -> tuple[list[int], int]:
+    """Check the extent of each part; return the starts of sheets, and the end of what was read.
+
+    From the start of a sheet, that is its end; from 0, it is the end of the stream.
+    """
     extent = _Extent()
-    position = 0
+    starts: list[int] = []
+    position = start
     while position + 4 <= len(workbook):
         kind, size = unpack_from("<HH", workbook, position)
         record = workbook[position + 4 : position + 4 + size]
         position += 4 + size
         if kind == _XLS_START:
             extent = _Extent()
-        elif kind == _XLS_DIMENSIONS and len(record) >= 12:
-            # calamine reserves memory for what is announced
-            top, bottom, left, right = unpack_from("<IIHH", record)
-            if bottom > top and right > left:
-                announced = _Extent()
-                announced.add(top, left)
-                announced.add(bottom - 1, right - 1)
+        elif kind == _XLS_END and start:
+            break
+        elif kind == _XLS_SHEET and len(record) >= 4:
+            starts.append(unpack_from("<I", record)[0])
+        elif kind == _XLS_DIMENSIONS and len(record) in _XLS_DIMENSION_FORMS:
+            _check_announced(*unpack_from(_XLS_DIMENSION_FORMS[len(record)], record))
+        elif kind == _XLS_STRINGS and len(record) >= 8:
+            if unpack_from("<I", record, 4)[0] > len(workbook):
+                raise too_many_cells()
         elif kind in _XLS_CELLS and len(record) >= 4:
             row, column = unpack_from("<HH", record)
             extent.add(row, column)
             if kind == _XLS_CELLS_OF_A_ROW and len(record) >= 6:
                 extent.add(row, unpack_from("<H", record, len(record) - 2)[0])
+    return starts, position
+
+
+def _check_announced(top: int, bottom: int, left: int, right: int) -> None:
+    """Refuse what calamine would reserve too much memory for: its unsigned differences wrap."""
+    if bottom and right:
+        rows = (bottom - 1 - top) % (1 << 32) + 1
+        columns = (right - 1 - left) % (1 << 32) + 1
+        if rows * columns > MOST_AREA:
+            raise too_many_cells()

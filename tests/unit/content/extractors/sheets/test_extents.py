@@ -110,15 +110,34 @@ def test_sheets_that_are_no_xml_are_refused() -> None:
     "change",
     [
         lambda raw: _replaced(raw, 0x200, 14, pack("<IIHHH", 0, 65_536, 0, 65_535, 0)),
+        lambda raw: _replaced(raw, 0x200, 14, pack("<IIHHH", 9, 3, 0, 3, 0)),
         lambda raw: _replaced(raw, 0xFD, 10, pack("<HHHI", 65_535, 65_535, 15, 0)),
     ],
-    ids=["announced", "present"],
+    ids=["announced", "reversed", "present"],
 )
 def test_legacy_cells_that_lie_far_apart_are_refused(change: Callable[[bytes], bytes]) -> None:
     raw = (DATA / "made-with-xlwt.xls").read_bytes()
     check_extents(raw)
     with pytest.raises(LimitExceeded, match="too far apart"):
         extract(change(raw))
+
+
+def test_legacy_strings_are_no_more_than_their_bytes() -> None:
+    raw = bytearray((DATA / "made-with-xlwt.xls").read_bytes())
+    start = raw.index(pack("<HHII", 0xFC, 83, 9, 9)) + 4
+    raw[start + 4 : start + 8] = pack("<I", 1 << 31)
+    with pytest.raises(LimitExceeded, match="200,000 cells"):
+        extract(bytes(raw))
+
+
+def test_binary_strings_are_no_more_than_their_bytes() -> None:
+    def archive(strings: int) -> bytes:
+        table = b"\x9f\x01\x08" + pack("<II", strings, strings)
+        return zipped({"xl/workbook.bin": b"", "xl/sharedStrings.bin": table})
+
+    check_extents(archive(1))
+    with pytest.raises(LimitExceeded, match="200,000 cells"):
+        extract(archive(1 << 31))
 
 
 def _replaced(raw: bytes, kind: int, size: int, record: bytes) -> bytes:
