@@ -6,7 +6,8 @@ Every loop has a bound: a hostile description refers to itself, or to 100,000 th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote
 
@@ -36,6 +37,15 @@ class Property:
     schema: Mapping[str, object]
 
 
+@dataclass(slots=True)
+class _Walk:
+    """Schemas and names of properties that were visited already, by one walk."""
+
+    inner: bool
+    schemas: set[int] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+
 def mapping(value: object) -> Mapping[str, object]:
     """Return a mapping, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
@@ -62,8 +72,11 @@ def listed(values: object, most: int) -> Sequence[str]:
 def reference_name(value: object) -> str:
     """Return the last part of a ``$ref``, '' for anything else."""
     reference = mapping(value).get("$ref")
-    if not isinstance(reference, str):
-        return ""
+    return _last_part(reference) if isinstance(reference, str) else ""
+
+
+@lru_cache(maxsize=10_000)
+def _last_part(reference: str) -> str:
     last = unquote(reference[-_TYPE_CHARACTERS:].rstrip("/").rpartition("/")[2])
     name = last.replace("~1", "/").replace("~0", "~")
     for suffix in (".json", ".yaml", ".yml"):
@@ -147,35 +160,32 @@ class Schemas:
         Parts of ``allOf`` count. References of properties are named, not followed; ``inner`` also
         yields the properties of schemas that are written within.
         """
-        names: set[str] = set()
-        visited: set[int] = set()
-        for member in self._properties(schema, "", visited, inner, 0):
-            if member.name not in names:
-                names.add(member.name)
-                yield member
+        yield from self._properties(schema, _Walk(inner), "", 0)
 
     def _properties(
-        self, schema: object, prefix: str, visited: set[int], inner: bool, depth: int
+        self, schema: object, walk: _Walk, prefix: str, depth: int
     ) -> Iterator[Property]:
         resolved = self.resolve(schema)
-        if not resolved or id(resolved) in visited or len(visited) >= _MOST_SCHEMAS:
+        if not resolved or id(resolved) in walk.schemas or depth > _MOST_DEPTH:
             return
-        if depth > _MOST_DEPTH:
+        if len(walk.schemas) >= _MOST_SCHEMAS:
             return
-        visited.add(id(resolved))
+        walk.schemas.add(id(resolved))
         unnamed = [each for each in _alternatives(resolved) if not reference_name(each)]
         parts = [*sequence(resolved.get("allOf"))[:_MOST_SCHEMAS], *unnamed[:_INLINE_ALTERNATIVES]]
         if isinstance(resolved.get("items"), dict):
             parts.append(resolved["items"])
         for part in parts:
-            yield from self._properties(part, prefix, visited, inner, depth + 1)
+            yield from self._properties(part, walk, prefix, depth + 1)
         required = set(listed(resolved.get("required"), _MOST_SCHEMAS))
         for key, value in mapping(resolved.get("properties")).items():
-            name = single_line(key, _NAME_CHARACTERS)
-            described = mapping(value) if "$ref" not in mapping(value) else self.resolve(value)
-            yield Property(prefix + name, self.type_name(value), name in required, described)
-            if inner and not reference_name(value):
-                yield from self._properties(value, f"{prefix}{name}.", visited, inner, depth + 1)
+            if prefix + key in walk.names:
+                continue
+            walk.names.add(prefix + key)
+            name = prefix + single_line(key, _NAME_CHARACTERS)
+            yield Property(name, self.type_name(value), key in required, self.resolve(value))
+            if walk.inner and not reference_name(value):
+                yield from self._properties(value, walk, f"{name}.", depth + 1)
 
 
 def _alternatives(schema: Mapping[str, object]) -> Sequence[object]:

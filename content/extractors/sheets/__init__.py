@@ -4,7 +4,6 @@ Runs of rows without an empty row between them are blocks. A block is a section,
 the sheet and the columns, so that every chunk of its rows is embedded with them.
 """
 
-from content.extractors.sheets.cells import united
 from content.extractors.sheets.extractor import extract
 
-__all__ = ["extract", "united"]
+__all__ = ["extract"]

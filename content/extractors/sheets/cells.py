@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from content.extractors.texts import single_line
 from runtime.errors import LimitExceeded
 
-__all__ = ["MOST_CELLS", "Grid", "Row", "column_letters", "range_name", "too_many_cells", "united"]
+__all__ = ["MOST_CELLS", "Grid", "Row", "column_letters", "range_name", "too_many_cells"]
 
 MOST_CELLS = 200_000
 _NAME_CHARACTERS = 100
-_RANGE = re.compile(r"(?:(.*)!)?([A-Z]{1,4})(\d{1,9}):([A-Z]{1,4})(\d{1,9})", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[^\W\d][\w.]*")
 _CELL_NAME = re.compile(r"[A-Za-z]{1,3}\d+")
 
@@ -52,26 +51,8 @@ def column_letters(number: int) -> str:
 
 def range_name(sheet: str, left: int, top: int, right: int, bottom: int) -> str:
     """Name a range as spreadsheets do: ``Costs!A2:F41``; without a sheet, ``A2:F41``."""
-    return _range(_quoted(sheet), left, top, right, bottom)
-
-
-def united(fragments: Iterable[str]) -> str:
-    """Unite the ranges of consecutive rows: ``Costs!A2:F2``, ``Costs!A3:F3`` to ``Costs!A2:F3``.
-
-    Ranges of several sheets stay apart, with a comma between them. Other texts are left out.
-    """
-    ranges: dict[str, tuple[int, int, int, int]] = {}
-    for fragment in fragments:
-        match = _RANGE.fullmatch(fragment)
-        if match is None:
-            continue
-        sheet, left, top, right, bottom = match.groups(default="")
-        added = (_column_number(left), int(top), _column_number(right), int(bottom))
-        before = ranges.get(sheet, added)
-        starts = (min(pair) for pair in zip(before[:2], added[:2], strict=True))
-        ends = (max(pair) for pair in zip(before[2:], added[2:], strict=True))
-        ranges[sheet] = (*starts, *ends)  # type: ignore[assignment]
-    return ",".join(_range(sheet, *corners) for sheet, corners in ranges.items())
+    cells = f"{column_letters(left)}{top}:{column_letters(right)}{bottom}"
+    return f"{_quoted(sheet)}!{cells}" if sheet else cells
 
 
 def too_many_cells() -> LimitExceeded:
@@ -80,18 +61,6 @@ def too_many_cells() -> LimitExceeded:
         f"the sheets have more than {MOST_CELLS:,} cells, or lie too far apart",
         "publish a description of the data, or its rows as documents of their own",
     )
-
-
-def _range(sheet: str, left: int, top: int, right: int, bottom: int) -> str:
-    cells = f"{column_letters(left)}{top}:{column_letters(right)}{bottom}"
-    return f"{sheet}!{cells}" if sheet else cells
-
-
-def _column_number(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number
 
 
 def _quoted(name: str) -> str:

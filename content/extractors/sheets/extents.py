@@ -17,14 +17,17 @@ from content.extractors.archives import Members, open_members
 from content.extractors.sheets.cells import MOST_CELLS, too_many_cells
 from runtime.errors import Damaged, Encrypted, LegacyFormat
 
-__all__ = ["MOST_AREA", "check_extents"]
+__all__ = ["check_extents"]
 
 MOST_AREA = 6_000_000
 """Cells of the rectangle that a sheet may take up, the empty ones included."""
-_MOST_LISTED = 10 * MOST_CELLS
+MOST_LISTED = 10 * MOST_CELLS
 """Cells that a sheet may list, most of them empty."""
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SAVE_AGAIN = "save it again with the program that made it"
+_SECTOR_BYTES = (512, 4096)
+_STREAM = 2
+_XLSB_STRINGS = 159
 _XML_CELL = re.compile(
     rb"<(?:\w{1,20}:)?c\s[^<>]{0,200}?\br\s?=\s?[\"']([A-Z]{1,3})(\d{1,7})[\"'][^<>]{0,200}?(/?)>"
 )
@@ -52,7 +55,7 @@ class _Extent:
         self._bottom = max(self._bottom, row)
         self._right = max(self._right, column)
         area = (self._bottom - self._top + 1) * (self._right - self._left + 1)
-        if area > MOST_AREA or self._cells > _MOST_LISTED:
+        if area > MOST_AREA or self._cells > MOST_LISTED:
             raise too_many_cells()
 
 
@@ -81,6 +84,8 @@ def _check_members(members: Members) -> None:
             _check_ods(content)
         elif name.endswith(".xml"):
             _check_xlsx(content)
+        elif name.endswith("sharedStrings.bin"):
+            _check_xlsb_strings(content)
         elif name.endswith(".bin") and "worksheets/" in name:
             _check_xlsb(content)
 
@@ -110,6 +115,15 @@ def _check_xlsb(content: bytes) -> None:
             elif kind > 1:  # 1 is an empty cell
                 extent.add(row, number)
         position += size
+
+
+def _check_xlsb_strings(content: bytes) -> None:
+    """Refuse a table of more strings than it has bytes; calamine reserves memory for all."""
+    kind, position = _variable_length(content, 0, 2)
+    _, position = _variable_length(content, position, 4)
+    counted = kind == _XLSB_STRINGS and position + 8 <= len(content)
+    if counted and unpack_from("<I", content, position + 4)[0] > len(content):
+        raise too_many_cells()
 
 
 def _variable_length(content: bytes, position: int, most: int) -> tuple[int, int]:
@@ -166,20 +180,24 @@ def _check_compound_file(raw: bytes) -> None:
         streams = _streams(raw)
     except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise Damaged("the compound file can't be read", _SAVE_AGAIN) from error
-    if "EncryptedPackage" in streams:
+    names = {name for name, _ in streams}
+    if "EncryptedPackage" in names:
         raise Encrypted("the workbook has a password", "save it without a password")
-    workbook = streams.get("Workbook", streams.get("Book"))
-    if workbook is None:
+    if not names.intersection(_XLS_STREAMS):
         raise LegacyFormat(
             "the file has a format of Office from before 2007",
             "save it as .docx, .pptx or .xlsx, and publish that",
         )
-    _check_xls(workbook)
+    for name, stream in streams:
+        if name in _XLS_STREAMS:
+            _check_xls(stream)
 
 
-def _streams(raw: bytes) -> dict[str, bytes]:
-    """Return the streams of a compound file that a workbook may have, by their names."""
-    size = 1 << min(unpack_from("<H", raw, 30)[0], 16)
+def _streams(raw: bytes) -> list[tuple[str, bytes]]:
+    """Return the streams of a compound file with their names, those of folders within too."""
+    size = 1 << unpack_from("<H", raw, 30)[0] % 32
+    if size not in _SECTOR_BYTES:
+        raise ValueError(size)
     first_directory, _, cutoff, first_mini, _, first_list = unpack_from("<6I", raw, 48)
 
     def sector(number: int) -> bytes:
@@ -191,28 +209,26 @@ def _streams(raw: bytes) -> dict[str, bytes]:
     present = [number for number in table_sectors if number < len(raw) // size]
     table = _integers(b"".join(sector(number) for number in dict.fromkeys(present)))
 
-    def chained(first: int) -> bytes:
-        return b"".join(sector(number) for number in _chain(table, first))
-
-    directory = chained(first_directory)
+    visited: set[int] = set()
+    directory = b"".join(map(sector, _chain(table, first_directory, visited)))
     entries = [directory[at : at + 128] for at in range(0, len(directory) - 127, 128)]
-    root = entries[0] if entries else bytes(128)
-    mini_table = _integers(chained(first_mini))
-    mini_content: bytes | None = None
-    streams: dict[str, bytes] = {}
+    root_first = unpack_from("<I", entries[0], 116)[0]
+    mini_content = b"".join(map(sector, _chain(table, root_first, visited)))
+    mini_table = _integers(b"".join(map(sector, _chain(table, first_mini, visited))))
+    mini_visited: set[int] = set()
+    streams: list[tuple[str, bytes]] = []
     for entry in entries:
-        length = unpack_from("<H", entry, 64)[0]
-        name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
-        if name not in ("EncryptedPackage", "Workbook", "Book") or name in streams:
-            continue
+        length, kind = unpack_from("<HB", entry, 64)
         first, stream_bytes = unpack_from("<II", entry, 116)
-        if stream_bytes >= cutoff:
-            streams[name] = chained(first)[:stream_bytes]
+        if kind != _STREAM or not stream_bytes:
             continue
-        if mini_content is None:
-            mini_content = chained(unpack_from("<I", root, 116)[0])
-        parts = (mini_content[64 * at : 64 * at + 64] for at in _chain(mini_table, first))
-        streams[name] = b"".join(parts)[:stream_bytes]
+        if stream_bytes >= cutoff:
+            parts = [sector(number) for number in _chain(table, first, visited)]
+        else:
+            numbers = _chain(mini_table, first, mini_visited)
+            parts = [mini_content[64 * number : 64 * number + 64] for number in numbers]
+        name = entry[: max(0, min(length, 64) - 2)].decode("utf-16-le", "replace")
+        streams.append((name, b"".join(parts)[:stream_bytes]))
     return streams
 
 
@@ -220,18 +236,22 @@ def _integers(content: bytes) -> array[int]:
     return array("I", [number for (number,) in iter_unpack("<I", content[: len(content) & ~3])])
 
 
-def _chain(table: array[int], first: int) -> Iterator[int]:
-    """Yield the numbers of a chain of sectors; a circle ends it."""
+def _chain(table: array[int], first: int, visited: set[int]) -> Iterator[int]:
+    """Yield the numbers of a chain of sectors. A sector belongs to one chain, and occurs once.
+
+    calamine follows a circle until it has no memory left.
+    """
     number = first
-    for _ in range(len(table)):
-        if number >= len(table):
-            return
+    while number < len(table):
+        if number in visited:
+            raise ValueError(number)
+        visited.add(number)
         yield number
         number = table[number]
 
 
 def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
-    """Yield the sectors that go on listing those of the sector table."""
+    """Yield the sectors that continue the list of the sectors of the table."""
     number = first
     for _ in range(len(raw) // size):
         end = (number + 2) * size
@@ -239,10 +259,18 @@ def _chain_of_lists(raw: bytes, first: int, size: int) -> Iterator[int]:
             return
         yield number
         (number,) = unpack_from("<I", raw, end - 4)
+    raise ValueError(first)
 
 
+_XLS_STREAMS = frozenset({"Workbook", "Book"})
 _XLS_START = 0x809
+_MOST_READINGS = 8
+"""Times that a stream is read at most: sheets do not overlap, unless their starts are wrong."""
+_XLS_END = 0x0A
+_XLS_SHEET = 0x85
 _XLS_DIMENSIONS = 0x200
+_XLS_DIMENSION_FORMS = {10: "<4H", 14: "<IIHH"}
+_XLS_STRINGS = 0xFC
 _XLS_CELLS = frozenset(
     {0x02, 0x03, 0x04, 0x05, 0x06, 0xBD, 0xD6, 0xFD, 0x203, 0x204, 0x205, 0x206, 0x27E, 0x406}
 )
@@ -250,24 +278,51 @@ _XLS_CELLS_OF_A_ROW = 0xBD
 
 
 def _check_xls(workbook: bytes) -> None:
-    """Read the records of a workbook: each part begins with one kind, cells have their place."""
+    """Read the records of a workbook, and those of each sheet from where the workbook says."""
+    starts, _ = _check_records(workbook, 0)
+    read = 0
+    for start in dict.fromkeys(starts):
+        _, end = _check_records(workbook, start)
+        read += max(0, end - start)
+        if read > _MOST_READINGS * len(workbook):
+            raise too_many_cells()
+
+
+def _check_records(workbook: bytes, start: int) -> tuple[list[int], int]:
+    """Check the extent of each part; return the starts of sheets, and the end of what was read.
+
+    From the start of a sheet, that is its end; from 0, it is the end of the stream.
+    """
     extent = _Extent()
-    position = 0
+    starts: list[int] = []
+    position = start
     while position + 4 <= len(workbook):
         kind, size = unpack_from("<HH", workbook, position)
         record = workbook[position + 4 : position + 4 + size]
         position += 4 + size
         if kind == _XLS_START:
             extent = _Extent()
-        elif kind == _XLS_DIMENSIONS and len(record) >= 12:
-            # calamine reserves memory for what is announced
-            top, bottom, left, right = unpack_from("<IIHH", record)
-            if bottom > top and right > left:
-                announced = _Extent()
-                announced.add(top, left)
-                announced.add(bottom - 1, right - 1)
+        elif kind == _XLS_END and start:
+            break
+        elif kind == _XLS_SHEET and len(record) >= 4:
+            starts.append(unpack_from("<I", record)[0])
+        elif kind == _XLS_DIMENSIONS and len(record) in _XLS_DIMENSION_FORMS:
+            _check_announced(*unpack_from(_XLS_DIMENSION_FORMS[len(record)], record))
+        elif kind == _XLS_STRINGS and len(record) >= 8:
+            if unpack_from("<I", record, 4)[0] > len(workbook):
+                raise too_many_cells()
         elif kind in _XLS_CELLS and len(record) >= 4:
             row, column = unpack_from("<HH", record)
             extent.add(row, column)
             if kind == _XLS_CELLS_OF_A_ROW and len(record) >= 6:
                 extent.add(row, unpack_from("<H", record, len(record) - 2)[0])
+    return starts, position
+
+
+def _check_announced(top: int, bottom: int, left: int, right: int) -> None:
+    """Refuse what calamine would reserve too much memory for: its unsigned differences wrap."""
+    if bottom and right:
+        rows = (bottom - 1 - top) % (1 << 32) + 1
+        columns = (right - 1 - left) % (1 << 32) + 1
+        if rows * columns > MOST_AREA:
+            raise too_many_cells()

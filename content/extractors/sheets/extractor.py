@@ -63,7 +63,7 @@ def extract(raw: bytes) -> Rendition:
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield the runs of rows between empty rows."""
+    """Yield the runs of rows between empty rows, which may also be left out."""
     block: list[Row] = []
     cells = 0
     for row in rows:
@@ -72,14 +72,15 @@ def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
                 f"row {row.number:,} has more than {MOST_COLUMNS:,} columns",
                 "publish the data as documents of their own",
             )
-        if any(row.cells):
-            block.append(row)
-            cells += len(row.cells) - row.cells.count("")
-            if cells > MOST_CELLS:
-                raise too_many_cells()
-        elif block:
+        if not any(row.cells):
+            continue
+        if block and row.number > block[-1].number + 1:
             yield block
             block = []
+        block.append(row)
+        cells += len(row.cells) - row.cells.count("")
+        if cells > MOST_CELLS:
+            raise too_many_cells()
     if block:
         yield block
 

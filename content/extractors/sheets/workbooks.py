@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from content.extractors.sheets.cells import Grid, Row, too_many_cells
-from content.extractors.sheets.extents import MOST_AREA, check_extents
+from content.extractors.sheets.extents import check_extents
 from content.extractors.sheets.separated import CELL_CHARACTERS
 from content.extractors.texts import single_line
 from runtime.errors import Damaged, Encrypted
@@ -22,8 +22,9 @@ __all__ = ["is_workbook", "read_workbook"]
 _MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _HALF_SECOND = timedelta(milliseconds=500)
 _EXACT_INTEGER = 1e17
+_MOST_MERGED_CELLS = 50_000_000
+"""Cells of the rows with merged cells, each row counted once for each of them."""
 Cell = int | float | str | bool | time | date | datetime | timedelta | None
-Merged = tuple[tuple[int, int], tuple[int, int]]
 
 
 def is_workbook(raw: bytes) -> bool:
@@ -88,28 +89,33 @@ def _damaged(error: BaseException) -> Damaged:
 
 
 def _rows(sheet: CalamineSheet, top: int, left: int) -> Iterator[Row]:
-    """Yield the rows from the first to the last with a value; merged cells repeat their value."""
-    rows = [[_text(value) for value in row] for row in sheet.iter_rows()]
-    _fill(rows, sheet.merged_cell_ranges or [], top, left)
-    for number, cells in enumerate(rows, top + 1):
-        yield Row(number, cells)
-
-
-def _fill(rows: list[list[str]], merged: Sequence[Merged], top: int, left: int) -> None:
-    """Repeat the value of merged cells, except along a row that has nothing else: a caption."""
+    """Yield the rows that have a value; merged cells repeat theirs."""
+    rows = {
+        number: [_text(value) for value in row]
+        for number, row in enumerate(sheet.to_python(), top)
+        if row.count("") < len(row)
+    }
     visited = 0
-    for (first_row, first_column), (last_row, last_column) in merged:
-        row, column = first_row - top, first_column - left
-        if not (0 <= row < len(rows) and 0 <= column < len(rows[row])):
-            continue
-        value = rows[row][column]
-        end = min(last_column - left + 1, len(rows[row]))
-        for cells in rows[row : last_row - top + 1] if value else ():
-            visited += len(cells)
-            if visited > MOST_AREA:
-                raise too_many_cells()
-            if end - column == 1 or any(cells[:column]) or any(cells[end:]):
-                cells[column:end] = [value] * (end - column)
+    for (first_row, first_column), (last_row, last_column) in sheet.merged_cell_ranges or ():
+        numbers = range(first_row, min(last_row, top + sheet.height) + 1)
+        visited += len(numbers) * sheet.width
+        if visited > _MOST_MERGED_CELLS:
+            raise too_many_cells()
+        _fill(rows, numbers, first_column - left, last_column - left + 1)
+    for number, cells in rows.items():
+        yield Row(number + 1, cells)
+
+
+def _fill(rows: dict[int, list[str]], numbers: range, start: int, end: int) -> None:
+    """Repeat the value of merged cells, except in a row that has nothing else: a caption."""
+    first = rows.get(numbers.start)
+    if first is None or not 0 <= start < min(end, len(first)) or not first[start]:
+        return
+    end = min(end, len(first))
+    for number in numbers:
+        cells = rows.get(number)
+        if cells and (end - start == 1 or any(cells[:start]) or any(cells[end:])):
+            cells[start:end] = [first[start]] * (end - start)
 
 
 def _text(value: Cell) -> str:
