@@ -30,8 +30,8 @@ _AROUND_BREAK = re.compile(rf"\s*{_LINE_BREAK}\s*")
 _LIKE_MARKDOWN = re.compile(r"(?:#{1,6}(?=\s|$)|```|~~~|\|)")
 """Start of a line of prose that would be a heading, a fence or a table in Markdown."""
 _LANGUAGE = re.compile(
-    r"(?:^|[\s_-])(?:language|lang|highlight-source|highlight-text|highlight|brush|sourceCode)"
-    r"[-: ]+([\w+#.-]{1,40})",
+    r"(?:^|[\s_-])(?:(?:language|lang|highlight-source|highlight-text|highlight)[-:]"
+    r"|brush:\s?|sourceCode )([\w+#.-]{1,40})",
     re.IGNORECASE,
 )
 _NO_LANGUAGE = frozenset({"default", "highlight", "none", "notranslate", "text", "plain"})
@@ -333,8 +333,6 @@ def _code_language(node: LexborNode) -> str:
         explicit = attributes.get("data-lang") or attributes.get("data-language")
         match = _LANGUAGE.search(attributes.get("class") or "")
         language = explicit or (match[1] if match else "")
-        if match and not explicit and language.lower().startswith("source-"):
-            language = language[len("source-") :]
         if language and language.lower() not in _NO_LANGUAGE:
             return re.sub(r"[^\w+#.-]", "", language)[:40]
     return ""
