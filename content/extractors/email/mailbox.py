@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from content.extractors.draft import Draft
 from content.extractors.email.message import Mail, MailMessage, MessageWriter, mail_of, parse
 from content.rendition import Place
-from runtime.errors import LimitExceeded
+from runtime.errors import Damaged, LimitExceeded
 
 __all__ = ["put_threads"]
 
@@ -46,6 +46,7 @@ def put_threads(draft: Draft, raw: bytes) -> str | None:
     single thread, else None.
 
     Raises:
+        Damaged: there is no message.
         LimitExceeded: there are more than 20,000 messages, or more than 8 MiB of text.
     """
     letters = [
@@ -75,6 +76,8 @@ def _messages(raw: bytes) -> Iterator[bytes]:
                 f"the mailbox has more than {MOST_MESSAGES:,} messages",
                 "publish its threads as documents of their own",
             )
+    if not starts:
+        raise Damaged("the bytes are not a mailbox", "publish its messages as .eml files")
     ends = [match.start() for match in starts[1:]] + [len(raw)]
     for match, end in zip(starts, ends, strict=True):
         yield _QUOTED_SEPARATOR.sub(rb"\1", raw[match.end() : end])

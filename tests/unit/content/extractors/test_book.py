@@ -30,8 +30,8 @@ def _book(chapters: dict[str, str], contents: str = "", **members: str) -> bytes
     )
     references = "".join(f'<itemref idref="c{number}"/>' for number in range(len(chapters)))
     package = (
-        '<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>The Book</dc:title>'
-        "<dc:creator>Ana</dc:creator></metadata><manifest>"
+        '<package xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        "<metadata><dc:title>The Book</dc:title><dc:creator>Ana</dc:creator></metadata><manifest>"
         f'<item id="nav" href="nav.xhtml" media-type="{_NAV}" properties="nav"/>{items}'
         f'</manifest><spine><itemref idref="nav"/>{references}</spine></package>'
     )
