@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
+from email.policy import Compat32
 from typing import TypeAlias
 
 from content.extractors.charsets import decode
@@ -30,6 +31,18 @@ _SIGNATURE = "-- "
 MailMessage: TypeAlias = "Message[str, str]"
 _UNREADABLE = (MessageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of the package ``email`` for damaged headers."""
+
+
+class _Bounded(Compat32):
+    """Policy that cuts long headers, since parsing one takes time in square of its length."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """Return name and value of a header."""
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_MOST_HEADER_CHARACTERS]
+
+
+_BOUNDED = _Bounded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ def parse(raw: bytes) -> MailMessage:
         LimitExceeded: its parts are nested too deeply.
     """
     try:
-        return email.message_from_bytes(raw)
+        return email.message_from_bytes(raw, policy=_BOUNDED)
     except RecursionError as error:
         raise LimitExceeded(
             "the parts of the message are nested too deeply", "publish its text in another format"
@@ -238,7 +251,10 @@ def _decoded(value: str) -> str:
 
 def _name(sender: str) -> str:
     """Name of a sender, else the address."""
-    name, address = email.utils.parseaddr(sender)
+    try:
+        name, address = email.utils.parseaddr(sender)
+    except RecursionError:  # comments in comments
+        name, address = "", sender
     return " ".join((name or address or sender).split())[:_MOST_NAME_CHARACTERS]
 
 

@@ -113,6 +113,18 @@ def test_subjects_are_decoded(header: bytes, subject: str) -> None:
     assert extract(b"From: Ana\r\nSubject: " + header + b"\r\n\r\ntext").title == subject
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"From: " + b"((" * 100_000,
+        b"Content-Type: text/plain; " + b'a*0*="x";' * 300_000,
+        b"Content-Disposition: attachment; " + b'filename*0="x";' * 300_000,
+    ],
+)
+def test_long_headers_are_cut(header: bytes) -> None:
+    assert_well_formed(extract(b"Subject: Plans\r\n" + header + b"\r\n\r\ntext"))
+
+
 def test_an_unreadable_date_is_left_out() -> None:
     rendition = extract(b"From: Ana\r\nDate: yesterday\r\n\r\ntext")
     assert rendition.places[0].time is None
