@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -58,7 +57,8 @@ def put_page(
     place_of: PlaceOf,
     *,
     main_only: bool = True,
-    shift: Callable[[LexborHTMLParser], int] | None = None,
+    shift: int = 0,
+    small_tables: bool = False,
 ) -> str | None:
     """Append a page to a draft, and return its title, or None if it has none.
 
@@ -67,7 +67,8 @@ def put_page(
         text: source of the page.
         place_of: place of the lines below a heading or a term.
         main_only: leave out navigation and what else stands around the text.
-        shift: returns the number to add to the levels of the page's headings.
+        shift: added to the levels of the page's headings.
+        small_tables: read tables with a single column as data too.
 
     Raises:
         LimitExceeded: as for ``extract``.
@@ -79,7 +80,7 @@ def put_page(
     def bounded(identifier: str, path: tuple[str, ...]) -> Place:
         return place_of(" ".join(cleaned(identifier).split())[:_MOST_ID_CHARACTERS], path)
 
-    walk = Walk(draft, bounded, part.dropped, shift(tree) if shift is not None else 0)
+    walk = Walk(draft, bounded, part.dropped, shift=shift, small_tables=small_tables)
     for root in part.roots:
         walk.run(root)
     top = next((section for section in draft.sections[first_section:] if section.level == 1), None)

@@ -19,11 +19,18 @@ _GROUPS = frozenset({"thead", "tbody", "tfoot"})
 _NOT_DATA = frozenset({"presentation", "none"})
 
 
-def data_rows(table: LexborNode, dropped: Collection[int]) -> Sequence[Sequence[str]] | None:
+def data_rows(
+    table: LexborNode, dropped: Collection[int], *, small: bool = False
+) -> Sequence[Sequence[str]] | None:
     """Return the rows of a table, all equally long. Returns None for a table that is a layout.
 
     A layout has a single column, a table or code in it, or a long text in a cell. A cell over
     several rows or columns is repeated in each of them, but one over a whole row is not.
+
+    Args:
+        table: element of the table.
+        dropped: ``mem_id`` of the elements to leave out.
+        small: take single columns of several rows, and long texts, as data.
 
     Raises:
         LimitExceeded: the table has more than 200,000 cells.
@@ -31,7 +38,7 @@ def data_rows(table: LexborNode, dropped: Collection[int]) -> Sequence[Sequence[
     if table.attributes.get("role") in _NOT_DATA:
         return None
     rows = [list(_cells_of(row)) for row in _rows_of(table)]
-    if max(map(len, rows), default=0) < _FEWEST_COLUMNS:
+    if max(map(len, rows), default=0) < _FEWEST_COLUMNS and not (small and len(rows) > 1):
         return None
     if any(cell.css_first("table, pre") is not None for row in rows for cell in row):
         return None
@@ -40,7 +47,7 @@ def data_rows(table: LexborNode, dropped: Collection[int]) -> Sequence[Sequence[
         grid.begin_row()
         for cell in row:
             text = inline_text(cell, dropped)
-            if len(text) > _MOST_CELL_CHARACTERS:
+            if len(text) > _MOST_CELL_CHARACTERS and not small:
                 return None
             columns = 1 if len(row) == 1 else _span(cell, "colspan")
             grid.put(text.replace("|", "\\|"), columns, _span(cell, "rowspan"))

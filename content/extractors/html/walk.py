@@ -30,8 +30,8 @@ _AROUND_BREAK = re.compile(rf"\s*{_LINE_BREAK}\s*")
 _LIKE_MARKDOWN = re.compile(r"(?:#{1,6}(?=\s|$)|```|~~~|\|)")
 """Start of a line of prose that would be a heading, a fence or a table in Markdown."""
 _LANGUAGE = re.compile(
-    r"(?:^|[\s_-])(?:language|lang|highlight-source|highlight-text|highlight|brush|sourceCode)"
-    r"[-: ]+([\w+#.-]{1,40})",
+    r"(?:^|[\s_-])(?:(?:language|lang|highlight-source|highlight-text|highlight)[-:]"
+    r"|brush:\s?|sourceCode )([\w+#.-]{1,40})",
     re.IGNORECASE,
 )
 _NO_LANGUAGE = frozenset({"default", "highlight", "none", "notranslate", "text", "plain"})
@@ -81,6 +81,7 @@ class Walk:
         place_of: place of the lines below a heading or a term.
         dropped: ``mem_id`` of the elements to leave out.
         shift: added to the level of every heading.
+        small_tables: read tables with a single column as data too.
     """
 
     def __init__(
@@ -88,12 +89,15 @@ class Walk:
         draft: Draft,
         place_of: PlaceOf,
         dropped: Collection[int] = (),
+        *,
         shift: int = 0,
+        small_tables: bool = False,
     ) -> None:
         self._draft = draft
         self._place_of = place_of
         self._dropped = dropped
         self._shift = shift
+        self._small_tables = small_tables
         self._path: list[tuple[int, str]] = []
         self._identifier = ""
         self._place = place_of("", ())
@@ -261,7 +265,7 @@ class Walk:
 
     def _put_table(self, node: LexborNode) -> bool:
         """Append a table of data, without indent. Returns False for a layout."""
-        rows = data_rows(node, self._dropped)
+        rows = data_rows(node, self._dropped, small=self._small_tables)
         if rows is None:
             return False
         self._draft.gap()
@@ -329,8 +333,6 @@ def _code_language(node: LexborNode) -> str:
         explicit = attributes.get("data-lang") or attributes.get("data-language")
         match = _LANGUAGE.search(attributes.get("class") or "")
         language = explicit or (match[1] if match else "")
-        if match and not explicit and language.lower().startswith("source-"):
-            language = language[len("source-") :]
         if language and language.lower() not in _NO_LANGUAGE:
             return re.sub(r"[^\w+#.-]", "", language)[:40]
     return ""
