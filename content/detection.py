@@ -281,7 +281,7 @@ def decode(raw: bytes) -> str:
 
 
 def has_binary_name(uri: str) -> bool:
-    """Return whether the name is that of a document which is not text."""
+    """Return whether a document is not text by its name, so that it may be larger than a text."""
     suffix = _path(uri).suffix.lower()
     return suffix in _BINARY_KIND_BY_SUFFIX or suffix in _LEGACY_SUFFIXES or suffix == ".zip"
 

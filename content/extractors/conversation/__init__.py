@@ -1,1 +1,1 @@
-"""Extractor of conversations: exports of chats, message lists, subtitles and transcripts."""
+"""Extractor of conversations: exports of chats, message lists and subtitles."""

@@ -68,7 +68,9 @@ def _chatgpt_turns(
 ) -> tuple[Sequence[Turn], int]:
     """Turns on the way from the root to the current message, and the count of the other ones."""
     path: list[str] = []
-    identifier = string(chat.get("current_node")) or _last_node(nodes)
+    identifier = string(chat.get("current_node"))
+    if identifier not in nodes:
+        identifier = _last_node(nodes)
     visited: set[str] = set()
     while identifier in nodes and identifier not in visited and len(path) < _MOST_MESSAGES:
         visited.add(identifier)
@@ -80,7 +82,7 @@ def _chatgpt_turns(
 
 
 def _last_node(nodes: Mapping[str, object]) -> str:
-    """Last message without an answer."""
+    """Name of the last message without an answer, '' if there is none."""
     leaves = [name for name, node in nodes.items() if not items(members(node).get("children"))]
     return leaves[-1] if leaves else ""
 

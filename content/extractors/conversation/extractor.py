@@ -21,11 +21,10 @@ from content.extractors.conversation.discord import (
 from content.extractors.conversation.markdown import render
 from content.extractors.conversation.slack import is_slack_message, read_day, read_export
 from content.extractors.conversation.subtitles import is_subtitles, read_subtitles
-from content.extractors.conversation.transcript import has_turns, render_transcript
 from content.extractors.conversation.turns import Conversations
 from content.extractors.conversation.values import Element, elements, items, members
 from content.rendition import Rendition
-from runtime.errors import Damaged, UnsupportedContent
+from runtime.errors import UnsupportedContent
 
 __all__ = ["extract"]
 
@@ -33,10 +32,11 @@ _CHATS = "conversations.json"
 
 
 def extract(raw: bytes) -> Rendition:
-    """Render an export of a chat, a list of messages, subtitles or a transcript.
+    """Render an export of a chat, a list of messages, or subtitles.
 
     Raises:
-        UnsupportedContent: the bytes are not text, or JSON of another form.
+        UnsupportedContent: the bytes are text or JSON of another form. Text in which a turn begins
+            with ``Name:`` needs no extraction.
         Damaged: the JSON or the archive can't be read.
         LimitExceeded: the archive has too many members, or the text has more than 8 MiB.
     """
@@ -46,14 +46,8 @@ def extract(raw: bytes) -> Rendition:
     if is_subtitles(text):
         return render(read_subtitles(text))
     if not text.lstrip().startswith(("{", "[")):
-        return render_transcript(text)
-    try:
-        values = elements(text)
-    except Damaged:
-        if has_turns(text):  # a line may begin with a time in brackets
-            return render_transcript(text)
-        raise
-    return render(_read_json(values))
+        raise _unknown_form("text")
+    return render(_read_json(elements(text)))
 
 
 def _read_archive(archive: Members) -> Conversations:
@@ -83,7 +77,11 @@ def _read_json(values: Sequence[Element]) -> Conversations:
             return read_role_messages(values)
     if not values:
         return Conversations(())
-    raise UnsupportedContent(
-        "JSON that is not a conversation in a known form",
-        "publish it as kind code, or as a list of messages with role and content",
+    raise _unknown_form("JSON")
+
+
+def _unknown_form(form: str) -> UnsupportedContent:
+    return UnsupportedContent(
+        f"{form} that is not an export of a conversation in a known form",
+        "publish it as kind text, or as a JSON list of messages with role and content",
     )

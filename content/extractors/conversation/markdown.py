@@ -11,17 +11,18 @@ from content.extractors.conversation.turns import (
     Conversations,
     Thread,
     Turn,
-    turns_fragment,
+    turn_fragment,
 )
 from content.rendition import Place, Rendition, Section
 from runtime.errors import LimitExceeded
 
-__all__ = ["lead_in", "plain_lines", "plain_text", "render"]
+__all__ = ["render"]
 
 MOST_BYTES = 8 << 20
 _PAUSE = timedelta(hours=1)
 _MOST_NAMES = 3
 _LONGEST_NAME = 80
+_LONGEST_HEADING = 160
 _LEAD_TOKENS = 20
 _LEAD_CHARACTERS = 400
 _CHARACTERS_PER_TOKEN = 4
@@ -43,7 +44,7 @@ def render(conversations: Conversations) -> Rendition:
     writer = _Writer(conversations.title)
     for channel in conversations.channels:
         if channel.name:
-            writer.heading(channel.name, 1)
+            writer.channel(channel.name)
         for thread in channel.threads:
             writer.thread(thread, 2 if channel.name else 1)
     return writer.rendition(conversations)
@@ -58,23 +59,28 @@ class _Writer:
         self._place_of: list[int] = []
         self._places: list[Place] = []
         self._sections: list[Section] = []
+        self._channel_row: int | None = None
         self._bytes = 0
 
-    def heading(self, name: str, level: int, label: str = "", *, alone: bool = False) -> None:
-        """Add a section with a heading line, whose place is that of the next turn."""
-        title = plain_text(name, 2 * _LONGEST_NAME)
-        self._blank(1)
-        self._sections.append(Section(len(self._lines), level, title, label, alone))
-        self._add(f"{'#' * level} {title}")
+    def channel(self, name: str) -> None:
+        """Add a channel; its heading stands in its first thread, or it would be a chunk alone."""
+        title = _plain_text(name, _LONGEST_HEADING)
+        if title:
+            self._channel_row = self._heading(title, 1)
+            self._sections.append(Section(self._channel_row, 1, title))
 
     def thread(self, thread: Thread, level: int) -> None:
         """Add a thread, with a heading if it has a name."""
-        names = list(dict.fromkeys(turn.speaker for turn in thread.turns if turn.speaker))
-        if thread.name:
-            shown = [plain_text(name) for name in names[:_MOST_NAMES]]
+        title = _plain_text(thread.name, _LONGEST_HEADING)
+        if title:
+            names = dict.fromkeys(_plain_text(turn.speaker) for turn in thread.turns)
+            shown = [name for name in names if name][:_MOST_NAMES]
             if thread.name != self._title:  # the document's title is in each header already
-                shown.insert(0, plain_text(thread.name))
-            self.heading(thread.name, level, ", ".join(shown), alone=True)
+                shown.insert(0, title)
+            row = self._heading(title, level)
+            start = row if self._channel_row is None else self._channel_row
+            self._sections.append(Section(start, level, title, ", ".join(shown), alone=True))
+            self._channel_row = None
             level += 1
         by_id = {turn.id: turn for turn in thread.turns if turn.id}
         before: Turn | None = None
@@ -85,18 +91,23 @@ class _Writer:
             self._turn(turn, before, answered, level)
             before = turn
 
+    def _heading(self, title: str, level: int) -> int:
+        """Add a heading line, whose place is that of the next turn, and return its row."""
+        self._blank(1)
+        self._add(f"{'#' * level} {title}")
+        return len(self._lines) - 1
+
     def _turn(self, turn: Turn, before: Turn | None, answered: Turn | None, level: int) -> None:
         self._blank(_blanks_between(before, turn) if before else 1)
-        speaker = plain_text(turn.speaker)
+        speaker = _plain_text(turn.speaker)
         if speaker:
-            label = lead_in(before) if before else ""
+            label = _lead_in(before) if before else ""
             self._sections.append(Section(len(self._lines), level, speaker, label))
         for line in _turn_lines(turn, speaker, answered):
             self._add(line)
-        number = len(self._places) + 1
         self._places.append(
             Place(
-                fragment=turns_fragment(number, number),
+                fragment=turn_fragment(len(self._places) + 1),
                 speakers=(speaker,) if speaker else (),
                 time=turn.time if isinstance(turn.time, datetime) else None,
                 lines=turn.lines,
@@ -134,10 +145,10 @@ class _Writer:
 
 def _turn_lines(turn: Turn, speaker: str, answered: Turn | None) -> Iterator[str]:
     """Yield the lines of a turn; a block of Markdown begins on a line of its own."""
-    lines = _closed(plain_lines(turn.text))
+    lines = _closed(_plain_lines(turn.text))
     facts = [_shown(turn.time)] if turn.time is not None else []
     if answered is not None and answered.speaker:
-        facts.append(f"to {plain_text(answered.speaker)}")
+        facts.append(f"to {_plain_text(answered.speaker)}")
     start = f"**{speaker}**" if speaker else ""
     start += f" ({', '.join(facts)})" if facts else ""
     start = f"{start.lstrip()}:" if start else ""
@@ -186,16 +197,16 @@ def _shown(time: datetime | timedelta) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
-def lead_in(turn: Turn) -> str:
+def _lead_in(turn: Turn) -> str:
     """End of a turn, in about 20 tokens, for the header of a chunk that begins with the next turn.
 
     It begins with ``…``, which other labels do not. It is empty if there are no short words.
     """
-    speaker = plain_text(turn.speaker)
+    speaker = _plain_text(turn.speaker)
     start = f"… {speaker}: " if speaker else "… "
     room = _LEAD_TOKENS - _tokens(start)
     words: list[str] = []
-    for word in reversed(plain_text(turn.text[-_LEAD_CHARACTERS:], _LEAD_CHARACTERS).split()):
+    for word in reversed(_plain_text(turn.text[-_LEAD_CHARACTERS:], _LEAD_CHARACTERS).split()):
         room -= _tokens(word)
         if room < 0:
             break
@@ -209,12 +220,12 @@ def _tokens(text: str) -> int:
     return math.ceil(ascii_letters / _CHARACTERS_PER_TOKEN) + len(text) - ascii_letters
 
 
-def plain_lines(text: str) -> Sequence[str]:
+def _plain_lines(text: str) -> Sequence[str]:
     """Lines of a text without the characters that a rendition may not contain."""
     return [line.rstrip() for line in _LINE_END.split(_NOT_TEXT.sub("", text).strip("\r\n"))]
 
 
-def plain_text(text: str, longest: int = _LONGEST_NAME) -> str:
+def _plain_text(text: str, longest: int = _LONGEST_NAME) -> str:
     """Collapse blanks and drop marks of emphasis, for a name or a label in one line."""
     line = " ".join(_NOT_TEXT.sub("", text[: 4 * longest]).replace("*", "").split())
     return line[:longest].rstrip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,8 +14,7 @@ __all__ = [
     "Turn",
     "day_name",
     "in_order",
-    "turns_fragment",
-    "unite_turns",
+    "turn_fragment",
 ]
 
 
@@ -77,20 +75,6 @@ def day_name(turn: Turn) -> str:
     return f"{turn.time:%Y-%m-%d}" if isinstance(turn.time, datetime) else "Without date"
 
 
-_TURNS = re.compile(r"turns=(\d+)(?:-(\d+))?")
-
-
-def turns_fragment(first: int, last: int) -> str:
-    """Fragment of the turns ``first`` to ``last`` of a document, which count from 1."""
-    return f"turns={first}" if first == last else f"turns={first}-{last}"
-
-
-def unite_turns(fragments: Iterable[str]) -> str:
-    """Unite fragments of turns from the first turn to the last; '' if none names turns."""
-    matches = [match for fragment in fragments if (match := _TURNS.fullmatch(fragment))]
-    if not matches:
-        return ""
-    return turns_fragment(
-        min(int(match[1]) for match in matches),
-        max(int(match[2] or match[1]) for match in matches),
-    )
+def turn_fragment(number: int) -> str:
+    """Fragment of a turn of a document, from 1; ``content.places`` joins those of a chunk."""
+    return f"turns={number}"

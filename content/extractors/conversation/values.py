@@ -64,9 +64,10 @@ def _after_separator(text: str, position: int) -> int:
     """Position of the next element or of the array's end."""
     if text.startswith("]", position):
         return position
-    if not text.startswith(",", position):
-        raise ValueError("two elements without a comma")
-    return _after_blanks(text, position + 1)
+    following = _after_blanks(text, position + 1)
+    if not text.startswith(",", position) or text.startswith("]", following):
+        raise ValueError("elements are not separated by a comma each")
+    return following
 
 
 def _after_blanks(text: str, position: int) -> int:

@@ -16,6 +16,7 @@ from content.detection import (
     Detection,
     decode,
     detect,
+    has_binary_name,
     is_known_binary,
     kind_of,
     language_of,
@@ -265,6 +266,15 @@ def test_text_is_decoded_without_its_mark() -> None:
 def test_sources_let_known_binary_files_through(uri: str, head: bytes, passes: bool) -> None:
     """A source publishes a binary file if an extractor may read it, or can say why not."""
     assert is_known_binary(uri, head) is passes
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_binary"),
+    [("a/B.PDF", True), ("a.doc", True), ("export.zip", True), ("a.html", False), ("a", False)],
+)
+def test_names_of_binary_files(uri: str, is_binary: bool) -> None:
+    """The suffix says which limit of size holds, before the file is read."""
+    assert has_binary_name(uri) is is_binary
 
 
 def test_damaged_containers_give_typed_errors() -> None:
