@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from migrations.statements import run_script
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 oldest_code = "0012"
 
 
 def upgrade() -> None:
-    """Run ``0016_renditions.sql``."""
+    """Run ``0017_renditions.sql``."""
     run_script(__file__)
