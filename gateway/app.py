@@ -42,7 +42,8 @@ from gateway.mcp.backends import Access, access_of
 from gateway.mcp.server import mcp_app
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics, declare_build, deployment_metrics
-from gateway.web.pages import Site, pages
+from gateway.web.pages import pages
+from gateway.web.visits import Site
 from runtime import metrics
 from runtime.errors import ConfigurationError, HeadraceError, UsageError
 from runtime.settings import Settings
