@@ -8,25 +8,22 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from events.client.client import Client
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
-from events.fields import Text, Token
 from events.models import (
     DocumentChange,
     DocumentChanged,
-    Filters,
     QueryAnswer,
-    Weights,
+    QueryFields,
     first_problem,
 )
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
-from runtime import protocol_limits
 from runtime.errors import (
     Busy,
     Conflict,
@@ -42,24 +39,9 @@ __all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
 _BUSY_RETRY = timedelta(seconds=1)
 
 
-class Question(BaseModel):
-    """A question of one caller. The API key decides its project's agent; times are in ms."""
+class Question(QueryFields):
+    """A question of one caller. The API key decides its agent; times are in ms."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    text: Annotated[
-        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
-    ]
-    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
-    weights: Weights | None = None
-    filters: Filters = Filters()
-    min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
-    min_event: Token | None = None
-    vectors: bool = False
-    max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
-    explain: bool = False
-    context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
     timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = 10_000
 
 
@@ -100,20 +82,10 @@ class Knowledge:
         caller.require(Right.ASK)
         caller.scope(project)
         async with self._slot(caller):
-            return await self._client.ask(
+            return await self._client.ask_query(
                 project,
-                question.text,
+                question,
                 agent=caller.agent,
-                limit=question.limit,
-                mode=question.mode,
-                weights=question.weights,
-                filters=question.filters,
-                min_similarity=question.min_similarity,
-                min_event=question.min_event,
-                vectors=question.vectors,
-                max_wait=timedelta(milliseconds=question.max_wait_ms),
-                explain=question.explain,
-                context_tokens=question.context_tokens,
                 timeout=timedelta(milliseconds=question.timeout_ms),
             )
 

@@ -425,7 +425,7 @@ class Question(_Request):
     filters: Filters = Filters()
     min_similarity: float | None = None
     min_event: str | None = None
-    vectors: bool
+    vectors: bool | None = None
     max_wait_ms: int
     explain: bool
     context_tokens: int | None = None
