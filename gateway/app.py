@@ -36,7 +36,7 @@ from gateway.http import (
 from gateway.http.middleware import Guard, RequestLog, is_loopback
 from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
-from gateway.http.services import Services, ServicesOf, caller
+from gateway.http.services import ANY_NAME, Services, ServicesOf, caller
 from gateway.knowledge import Knowledge
 from gateway.mcp.backends import Access, access_of
 from gateway.mcp.server import mcp_app
@@ -58,7 +58,6 @@ __all__ = ["create_app", "open_services", "openapi_document"]
 _ALIVE = timedelta(seconds=10)
 _ANSWERER = "answerer"
 _CHECK_SECONDS = 3
-_PREFIXES = ("meta.",)
 _ROUTERS = (
     streams.router,
     questions.router,
@@ -253,8 +252,9 @@ def _known_parameters(request: Request) -> None:
     names = getattr(route, "headrace_names", None)
     if names is None:
         names = route.headrace_names = frozenset(_names(route.dependant))
+    prefixes = tuple(name.removesuffix(ANY_NAME) for name in names if name.endswith(ANY_NAME))
     for name in request.query_params:
-        if name not in names and not name.startswith(_PREFIXES):
+        if name not in names and not name.startswith(prefixes):
             raise UsageError(
                 f"there is no parameter {name[:80]!r}",
                 f"use {', '.join(sorted(names))}" if names else "this path has none",
@@ -262,11 +262,14 @@ def _known_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> Iterator[str]:
+    """Names of the parameters of a route; one that ends with ``ANY_NAME`` is a prefix."""
     for parameter in dependant.query_params:
-        fields = getattr(parameter.field_info.annotation, "model_fields", None)
+        options = parameter.field_info.annotation
+        fields = getattr(options, "model_fields", None)
         if fields is None:
             yield parameter.alias
         else:
             yield from fields
+            yield from getattr(options, "PREFIXED", ())
     for dependency in dependant.dependencies:
         yield from _names(dependency)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -25,7 +25,14 @@ from events.models import (
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange, problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes, wait_of
+from gateway.http.services import (
+    ANY_NAME,
+    CallerOf,
+    Services,
+    ServicesOf,
+    spend_bytes,
+    wait_of,
+)
 from gateway.knowledge import Published, event_of, valid_change
 from runtime.errors import (
     LimitExceeded,
@@ -79,6 +86,8 @@ class Move(BaseModel):
 
 class DocumentOptions(BaseModel):
     """Properties of a document, beside its content. `meta.NAME=VALUE` adds metadata."""
+
+    PREFIXED: ClassVar = (_META + ANY_NAME,)
 
     uri: str
     kind: Kind | None = None

@@ -21,7 +21,10 @@ from gateway.telemetry import DeploymentMetrics
 from runtime.settings import Settings
 from store.views.batches import Batches
 
-__all__ = ["CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
+__all__ = ["ANY_NAME", "CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
+
+ANY_NAME = "NAME"
+"""End of a query parameter, such as ``meta.NAME``, that stands for any name after its prefix."""
 
 _LONGEST_WAIT = timedelta(seconds=30)
 _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
