@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from events.client.client import Client
+from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
 from events.models import (
@@ -26,15 +26,18 @@ from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from runtime.errors import (
     Busy,
+    ConfigurationError,
     Conflict,
     Forbidden,
+    NotFound,
     Unavailable,
+    UnknownProject,
     UsageError,
 )
 from runtime.settings import GatewaySettings
-from store.views.listing import Listing
+from store.views.listing import ChangeRow, Listing
 
-__all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
+__all__ = ["Knowledge", "Published", "Question", "WaitingChange", "event_of", "valid_change"]
 
 _BUSY_RETRY = timedelta(seconds=1)
 
@@ -53,6 +56,14 @@ class Published:
     outcome: Outcome | None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingChange:
+    """A change that was accepted, and that no worker has handled yet."""
+
+    token: str
+    state: Literal["waiting"] = "waiting"
+
+
 class Knowledge:
     """The projects of a deployment, as callers may use them.
 
@@ -63,8 +74,9 @@ class Knowledge:
     the key is of another project.
     """
 
-    def __init__(self, client: Client, listing: Listing, limits: GatewaySettings) -> None:
+    def __init__(self, client: OperatorClient, listing: Listing, limits: GatewaySettings) -> None:
         self._client = client
+        self._accepted = client.accepted()
         self._listing = listing
         self._limits = limits
         self._asked: Counter[str] = Counter()
@@ -106,6 +118,8 @@ class Knowledge:
         """
         self._check_change(caller, change)
         receipt = await self._client.publish(change, lane)
+        data = change.data if isinstance(change, DocumentChanged) else change
+        await self._note(data.project, [receipt])
         return Published(receipt, await self._outcome(receipt, wait) if wait else None)
 
     async def publish_many(
@@ -114,7 +128,13 @@ class Knowledge:
         """Publish changes; return receipts in their order. Errors are those of ``publish``."""
         for change in changes:
             self._check_change(caller, change)
-        return await self._client.publish_many(changes, lane)
+        receipts = await self._client.publish_many(changes, lane)
+        by_project: defaultdict[str, list[Receipt]] = defaultdict(list)
+        for change, receipt in zip(changes, receipts, strict=True):
+            by_project[change.data.project].append(receipt)
+        for project, published in by_project.items():
+            await self._note(project, published)
+        return receipts
 
     async def move(
         self,
@@ -179,9 +199,38 @@ class Knowledge:
                 "a change from the gateway has no origin", "leave `origin` out; only `sync` sets it"
             )
 
-    async def wait_for(self, token: str, wait: timedelta) -> None:
-        """Wait until a change has an outcome, or the time is over."""
-        await self._outcome(Receipt(token, "", duplicate=True), wait)
+    async def change(
+        self, caller: Caller, project: str, token: str, *, wait: timedelta | None = None
+    ) -> ChangeRow | WaitingChange:
+        """Return the outcome of a change; with ``wait``, wait so long for it.
+
+        A change without an outcome is waiting if a gateway accepted it in the last 24 hours.
+
+        Raises:
+            NotFound: the project has no such change.
+            MalformedEvent: the text is not a token.
+            Unavailable: Redis or Postgres can't be reached.
+        """
+        listing = self.reading(caller, project)
+        change = await _handled(listing, project, token)
+        if change is None and wait is not None:
+            await self._outcome(Receipt(token, "", duplicate=True), wait)
+            change = await _handled(listing, project, token)
+        if change is None and await self._accepted.has(project, token):
+            return WaitingChange(token)
+        if change is None or change.agent not in (None, "", caller.agent):
+            raise NotFound(
+                f"{project} has no change {token!r}", "use the token of a receipt, and its project"
+            )
+        return change
+
+    async def _note(self, project: str, receipts: Sequence[Receipt]) -> None:
+        """Note accepted changes. They are published in any case, so a failure is no error.
+
+        ``headrace mcp`` may run with the user of a publisher, who may not write such notes.
+        """
+        with contextlib.suppress(Unavailable, ConfigurationError):
+            await self._accepted.add(project, [receipt.token for receipt in receipts])
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with contextlib.suppress(Unavailable):
@@ -213,6 +262,13 @@ class Knowledge:
             self._asked[caller.key_id] -= 1
             if not self._asked[caller.key_id]:
                 del self._asked[caller.key_id]
+
+
+async def _handled(listing: Listing, project: str, token: str) -> ChangeRow | None:
+    """Return a handled change. The first change of a project creates it when it is handled."""
+    with contextlib.suppress(UnknownProject):
+        return await listing.change(project, token)
+    return None
 
 
 def valid_change(**fields: Any) -> DocumentChange:

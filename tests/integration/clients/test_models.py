@@ -41,6 +41,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "SourcesBody": models.SourceList,
     "Span": models.Span,
     "TermMatch": models.TermMatch,
+    "WaitingChange": models.ChangeState,
 }
 REQUESTS: dict[str, type[BaseModel]] = {
     "Filters": models.Filters,

@@ -17,6 +17,7 @@ from headrace_client.models import (
     BatchReport,
     Change,
     ChangePage,
+    ChangeState,
     ChunkPage,
     Collection,
     CollectionList,
@@ -155,17 +156,20 @@ def ask(
     )
 
 
-def change(project: str, token: str, *, wait: timedelta = timedelta()) -> Call[Change]:
-    """Return a handled change; the gateway waits up to ``wait`` (at most 30 s) for its outcome.
+def change(project: str, token: str, *, wait: timedelta = timedelta()) -> Call[Change | None]:
+    """Return a handled change, or None while it waits in the log.
+
+    The gateway waits up to ``wait`` (at most 30 s) for the outcome.
 
     Raises:
-        NotFound: the change is not handled.
+        NotFound: the project has no such change, or it was published past the gateways and is not
+            handled.
     """
     seconds = math.ceil(wait.total_seconds())
     return Call(
         "GET",
         _path(project, "/change"),
-        _model(Change),
+        _handled,
         params={"token": token},
         headers={"Prefer": f"wait={seconds}"} if seconds > 0 else {},
         takes=wait,
@@ -300,6 +304,11 @@ def _given(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _model(model: type[Model]) -> Callable[[httpx2.Response], Model]:
     return lambda response: model.model_validate_json(response.content)
+
+
+def _handled(response: httpx2.Response) -> Change | None:
+    state = _model(ChangeState)(response).state
+    return None if state == "waiting" else _model(Change)(response)
 
 
 def _text(response: httpx2.Response) -> Text:

@@ -107,6 +107,13 @@ class Change(_Response):
     batch: str | None = None
 
 
+class ChangeState(_Response):
+    """State of a change, handled or ``waiting``."""
+
+    token: str
+    state: str = "waiting"
+
+
 class ChangePage(_Response):
     """One page of changes, newest first."""
 
