@@ -22,7 +22,7 @@ from gateway.auth.callers import Right
 from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates
 from gateway.auth.sessions import Sessions
-from gateway.clients import names_of, open_gateway, open_redis
+from gateway.clients import names_of, open_gateway, open_redis, projects_of
 from gateway.http import (
     changes,
     documents,
@@ -47,7 +47,6 @@ from gateway.web.visits import Site
 from runtime import metrics
 from runtime.errors import ConfigurationError, HeadraceError, UsageError
 from runtime.settings import Settings
-from store.generations.catalog import Projects
 from store.keys.api_keys import ApiKeys
 from store.postgres.pool import Database
 from store.views.batches import Batches
@@ -93,13 +92,14 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
 
         rates = Rates(redis, names_of(settings))
         authenticator = Authenticator(ApiKeys(database), rates)
+        batches = Batches(database, projects_of(database, settings))
         yield Services(
             settings=settings,
-            knowledge=Knowledge(client, Listing(database), settings.gateway),
+            knowledge=Knowledge(client, Listing(database), batches, settings.gateway),
             authenticator=authenticator,
             sessions=Sessions(redis, names_of(settings), authenticator),
             rates=rates,
-            batches=Batches(database, Projects(database)),
+            batches=batches,
             feed=client.feed(),
             deployment=DeploymentMetrics(redis, names_of(settings), database),
             missing_servers=missing_servers,

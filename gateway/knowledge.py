@@ -35,6 +35,7 @@ from runtime.errors import (
     UsageError,
 )
 from runtime.settings import GatewaySettings
+from store.views.batches import Batches
 from store.views.listing import ChangeRow, Listing
 
 __all__ = ["Knowledge", "Published", "Question", "WaitingChange", "event_of", "valid_change"]
@@ -74,10 +75,17 @@ class Knowledge:
     the key is of another project.
     """
 
-    def __init__(self, client: OperatorClient, listing: Listing, limits: GatewaySettings) -> None:
+    def __init__(
+        self,
+        client: OperatorClient,
+        listing: Listing,
+        batches: Batches,
+        limits: GatewaySettings,
+    ) -> None:
         self._client = client
         self._accepted = client.accepted()
         self._listing = listing
+        self._batches = batches
         self._limits = limits
         self._asked: Counter[str] = Counter()
 
@@ -117,9 +125,9 @@ class Knowledge:
             LogFull, LimitExceeded, Unavailable: see ``Client.publish``.
         """
         self._check_change(caller, change)
-        receipt = await self._client.publish(change, lane)
-        data = change.data if isinstance(change, DocumentChanged) else change
-        await self._note(data.project, [receipt])
+        event = change if isinstance(change, DocumentChanged) else event_of(change, None)
+        receipt = await self._client.publish(event, lane)
+        await self._record(caller, [event], [receipt])
         return Published(receipt, await self._outcome(receipt, wait) if wait else None)
 
     async def publish_many(
@@ -129,11 +137,7 @@ class Knowledge:
         for change in changes:
             self._check_change(caller, change)
         receipts = await self._client.publish_many(changes, lane)
-        by_project: defaultdict[str, list[Receipt]] = defaultdict(list)
-        for change, receipt in zip(changes, receipts, strict=True):
-            by_project[change.data.project].append(receipt)
-        for project, published in by_project.items():
-            await self._note(project, published)
+        await self._record(caller, changes, receipts)
         return receipts
 
     async def move(
@@ -224,13 +228,30 @@ class Knowledge:
             )
         return change
 
-    async def _note(self, project: str, receipts: Sequence[Receipt]) -> None:
-        """Note accepted changes. They are published in any case, so a failure is no error.
+    async def _record(
+        self, caller: Caller, changes: Sequence[DocumentChanged], receipts: Sequence[Receipt]
+    ) -> None:
+        """Record published changes: as accepted, and those of a batch in it.
 
-        ``headrace mcp`` may run with the user of a publisher, who may not write such notes.
+        If this fails, the caller repeats the request. Its receipts have the same tokens then, so
+        each change counts once.
+
+        Raises:
+            Unavailable: a server can't be reached.
         """
+        accepted: defaultdict[str, list[str]] = defaultdict(list)
+        batches: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for change, receipt in zip(changes, receipts, strict=True):
+            accepted[change.data.project].append(receipt.token)
+            if change.batch is not None:
+                batches[change.data.project, change.batch].append(receipt.token)
+        for (project, batch), tokens in batches.items():
+            started_by = f"API key {caller.key_id}"
+            await self._batches.add_changes(project, batch, tokens, started_by=started_by)
+        # they are published in any case; a client with the user of a publisher may not note them
         with contextlib.suppress(Unavailable, ConfigurationError):
-            await self._accepted.add(project, [receipt.token for receipt in receipts])
+            for project, tokens in accepted.items():
+                await self._accepted.add(project, tokens)
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with contextlib.suppress(Unavailable):

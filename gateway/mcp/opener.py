@@ -111,10 +111,11 @@ class Opener:
     @asynccontextmanager
     async def _connected_here(self) -> AsyncIterator[Backend]:
         from gateway.auth.callers import Caller, Right  # noqa: PLC0415  # see _SLOW_MODULES
-        from gateway.clients import open_gateway  # noqa: PLC0415
+        from gateway.clients import open_gateway, projects_of  # noqa: PLC0415
         from gateway.knowledge import Knowledge  # noqa: PLC0415
         from gateway.servers import announced_pid, stack  # noqa: PLC0415
         from gateway.session import load_settings  # noqa: PLC0415
+        from store.views.batches import Batches  # noqa: PLC0415
         from store.views.listing import Listing  # noqa: PLC0415
 
         settings = load_settings(quiet=True)
@@ -126,7 +127,8 @@ class Opener:
         rights = {Right.ASK, Right.READ} | ({Right.PUBLISH} if self._may_publish else set())
         caller = Caller("local", self._project, None, frozenset(rights))
         async with stack(running) as ready, open_gateway(ready) as (client, database):
-            knowledge = Knowledge(client, Listing(database), ready.gateway)
+            batches = Batches(database, projects_of(database, ready))
+            knowledge = Knowledge(client, Listing(database), batches, ready.gateway)
             yield KnowledgeBackend(caller, knowledge)
 
     async def _running(self, settings: Settings) -> Settings:

@@ -227,7 +227,7 @@ class Batch:
         """Return the progress of the batch, with the latest changes that were rejected.
 
         Raises:
-            NotFound: no change of the batch is handled.
+            NotFound: nothing of the batch was published.
         """
         return self._transport.send(calls.batch(self._groups.project, self.id))
 

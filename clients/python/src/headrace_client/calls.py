@@ -188,7 +188,7 @@ def batch(project: str, batch_id: str) -> Call[BatchReport]:
     """Return the progress of a batch, and the latest of its changes that were rejected.
 
     Raises:
-        NotFound: no change of the batch is handled.
+        NotFound: nothing of the batch was published.
     """
     path = _path(project, f"/batch/{quote(batch_id, safe='')}")
     return Call("GET", path, _model(BatchReport))

@@ -128,7 +128,7 @@ def progress(
 def _progress(project: str, batch_id: str) -> Generator[Call[BatchReport], Any, BatchProgress]:
     try:
         report: BatchReport = yield calls.batch(project, batch_id)
-    except NotFound:  # no change of it is handled
+    except NotFound:  # nothing of it was published
         return _NO_PROGRESS
     return report.progress
 

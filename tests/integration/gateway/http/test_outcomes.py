@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx2
 import pytest
 
 from tests.support.databases import Database
 from tests.support.gateways import gateway
 from tests.support.running import headrace
+from tests.support.waiting import eventually
 
 WAIT = {"Prefer": "wait=30"}
 
@@ -57,3 +60,46 @@ async def test_a_token_of_another_project_is_unknown(redis_url: str, database: D
     for response in (foreign, never):
         assert (response.status_code, response.json()["code"]) == (404, "NotFound")
     assert (wrong.status_code, wrong.json()["code"]) == (422, "UsageError")
+
+
+async def test_the_progress_of_a_batch_counts_what_was_published(
+    redis_url: str, database: Database
+) -> None:
+    """A request that is repeated counts once, and several requests make one batch."""
+    requests = [
+        [
+            {"id": f"{uri}", "batch": "import", "data": {"uri": uri, "content": "Herons."}}
+            for uri in uris
+        ]
+        for uris in (["a.md", "b.md"], ["c.md"])
+    ]
+    async with gateway(redis_url, database) as served, served.client(None) as client:
+        path = "v1/projects/new"
+
+        async def numbers() -> tuple[int, int]:
+            body = (await client.get(f"{path}/batch/import")).json()
+            return body["progress"]["published"], body["progress"]["waiting"]
+
+        for events, published in ((requests[0], 2), (requests[0], 2), (requests[1], 3)):
+            response = await client.post(f"{path}/changes", json=events)
+            assert response.status_code == 202, response.text
+            assert await numbers() == (published, published)
+        structured = {"batch": "import", "data": {"uri": "d.md", "content": "Herons."}}
+        media_type = {"Content-Type": "application/cloudevents+json"}
+        await client.post(f"{path}/changes", content=json.dumps(structured), headers=media_type)
+        binary = {
+            "ce-type": "document.changed",
+            "ce-batch": "import",
+            "Content-Type": "text/plain",
+        }
+        data = json.dumps({"uri": "e.md", "content": "Herons."})
+        await client.post(f"{path}/changes", content=data, headers=binary)
+        assert await numbers() == (5, 5)
+
+        async def all_are_handled() -> bool:
+            return await numbers() == (5, 0)
+
+        async with headrace(redis_url, database):
+            await eventually(all_are_handled, "all changes of the batch are handled")
+        progress = (await client.get(f"{path}/batch/import")).json()["progress"]
+        assert (progress["indexed"], progress["duplicate"]) == (5, 0)
