@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -30,6 +32,7 @@ __all__ = [
     "ProjectOption",
     "duration",
     "load_settings",
+    "readiness_file",
     "require_known",
     "run_client",
     "run_service",
@@ -142,6 +145,28 @@ def _not_json(name: str) -> str:
     """Describe a mapping that is not a JSON object."""
     [example] = Settings.model_fields[name].examples or [""]
     return f"HEADRACE_{name.upper()} must be a JSON object, as in {example}"
+
+
+@contextmanager
+def readiness_file(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Provide a function that creates the file with a text, for supervisors; it ends with this.
+
+    Without a path, the function does nothing.
+    """
+
+    def announce(text: str) -> None:
+        if path is not None:
+            draft = path.with_suffix(".draft")
+            draft.write_text(text)
+            draft.replace(path)  # it appears with its text
+
+    if path is not None:
+        path.unlink(missing_ok=True)  # left by a predecessor that was killed
+    try:
+        yield announce
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
