@@ -28,6 +28,7 @@ from gateway.http.problems import RejectedChange, problem_of
 from gateway.http.services import (
     ANY_NAME,
     CallerOf,
+    KeyedRoute,
     Services,
     ServicesOf,
     spend_bytes,
@@ -44,7 +45,7 @@ from runtime.errors import (
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["changes"])
+router = APIRouter(tags=["changes"], route_class=KeyedRoute)
 
 _MOST_EVENTS = 1_000
 _DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/=]{44}):")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 
 from events.names import LogPosition
-from gateway.http.services import CallerOf, ServicesOf, wait_of
+from gateway.http.services import CallerOf, KeyedRoute, ServicesOf, wait_of
 from gateway.knowledge import WaitingChange
 from runtime.errors import MalformedEvent, UsageError
 from store.views.batches import BatchProgress, RejectedChange
@@ -16,7 +16,7 @@ from store.views.listing import ChangeRow, ChangeState
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["changes"])
+router = APIRouter(prefix="/v1/projects/{project}", tags=["changes"], route_class=KeyedRoute)
 
 PageSize = Annotated[int, Query(ge=1, le=200)]
 

@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from events.models import DocumentIndexed, DocumentRejected, Filters, Kind, Scalar, SearchResult
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange
-from gateway.http.services import CallerOf, ServicesOf, spend_bytes
+from gateway.http.services import CallerOf, KeyedRoute, ServicesOf, spend_bytes
 from gateway.knowledge import Question, event_of, valid_change
 from runtime.errors import DeadlineExceeded, LimitExceeded, UnsupportedContent, UsageError
 from store.views.listing import DocumentRow
 
 __all__ = ["router", "source_id_of"]
 
-router = APIRouter(prefix="/rag", tags=["retrieval"])
+router = APIRouter(prefix="/rag", tags=["retrieval"], route_class=KeyedRoute)
 
 _WAIT = timedelta(seconds=30)
 _SOURCE_ID = r"^[0-9a-f]{32}$"

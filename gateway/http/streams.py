@@ -20,7 +20,7 @@ from events.client.outcomes import Outcome
 from events.fields import Batch
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf
+from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
 from gateway.knowledge import Question
 from gateway.operations.operations import Operations
 from runtime.errors import Busy, HeadraceError, UsageError
@@ -28,7 +28,7 @@ from store.views.batches import BatchProgress
 
 __all__ = ["EVENT_STREAM", "operation_streams", "question_stream", "router"]
 
-router = APIRouter(tags=["streams"])
+router = APIRouter(tags=["streams"], route_class=KeyedRoute)
 
 EVENT_STREAM = "text/event-stream"
 _RECONNECT = "retry: 2000\n\n"
@@ -75,7 +75,7 @@ def question_stream(
 
 def operation_streams(operations: Operations) -> APIRouter:
     """Build the streams of a process with an operator's credentials."""
-    operators = APIRouter(prefix="/v1", tags=["operations"])
+    operators = APIRouter(prefix="/v1", tags=["operations"], route_class=KeyedRoute)
 
     @operators.get("/status/events", response_class=StreamingResponse)
     async def follow_status(
