@@ -95,7 +95,7 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
         authenticator = Authenticator(ApiKeys(database), rates)
         yield Services(
             settings=settings,
-            knowledge=Knowledge(client, Listing(database), settings.gateway),
+            knowledge=Knowledge(client, Listing(database), settings.gateway, rates),
             authenticator=authenticator,
             sessions=Sessions(redis, names_of(settings), authenticator),
             rates=rates,

@@ -25,7 +25,7 @@ from events.models import (
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange, problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes, wait_of
+from gateway.http.services import CallerOf, Services, ServicesOf, wait_of
 from gateway.knowledge import Published, event_of, valid_change
 from runtime.errors import (
     LimitExceeded,
@@ -115,7 +115,6 @@ async def put_document(
     caller.require(Right.PUBLISH)
     content = await request.body()
     _check_digest(request, content)
-    await spend_bytes(request, caller, len(content))
     change = valid_change(
         change="upsert",
         project=project,
@@ -195,7 +194,6 @@ async def publish_changes(
     """
     caller.require(Right.PUBLISH)
     caller.scope(project)
-    await spend_bytes(request, caller, len(await request.body()))
     changes = [
         _event(fields, project, index) for index, fields in enumerate(await _fields(request))
     ]

@@ -21,7 +21,7 @@ from gateway.telemetry import DeploymentMetrics
 from runtime.settings import Settings
 from store.views.batches import Batches
 
-__all__ = ["CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
+__all__ = ["CallerOf", "Services", "ServicesOf", "caller", "wait_of"]
 
 _LONGEST_WAIT = timedelta(seconds=30)
 _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
@@ -69,15 +69,6 @@ async def caller(request: Request) -> Caller:
     request.scope["headrace.key_id"] = holder.key_id
     request.scope["headrace.headers"] = rate_headers(await shared.rates.spend_request(holder))
     return holder
-
-
-async def spend_bytes(request: Request, caller: Caller, size_bytes: int) -> None:
-    """Count bytes that a request publishes.
-
-    Raises:
-        RateLimited: the bytes of the key are used up.
-    """
-    await services(request).rates.spend_bytes(caller, size_bytes)
 
 
 def wait_of(prefer: str | None) -> timedelta | None:
