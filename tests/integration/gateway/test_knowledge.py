@@ -95,5 +95,6 @@ async def test_a_rename_publishes_the_content_again(served: Gateway) -> None:
         wait = {"Prefer": "wait=30"}
         content = TEXT[:900]
         await client.put("document", params={"uri": "a.md"}, content=content, headers=wait)
-        moved = await client.post("document:move", json={"old_uri": "a.md", "uri": "b.md"})
+        path = f"{served.url}/v1/projects/docs/document:move"
+        moved = await client.post(path, json={"old_uri": "a.md", "uri": "b.md"})
     assert (moved.status_code, moved.json()["code"]) == (429, "RateLimited")

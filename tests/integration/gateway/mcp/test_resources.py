@@ -130,10 +130,10 @@ async def test_a_gateway_and_a_database_give_the_same(
 
     async def described(backend: Backend) -> list[Any]:
         page = await backend.documents(tools.List(project="docs"))
-        facts: list[Any] = [page, await complete(backend, "docs", "birds/")]
-        for uri in texts:
-            address = Address("docs", uri, 1, 2)
-            facts += [await backend.document("docs", uri), await read(backend, address, "asked")]
+        documents = [*page.documents, *[await backend.document("docs", uri) for uri in texts]]
+        facts: list[Any] = [(row.uri, row.kind, row.title, row.lines) for row in documents]
+        facts.append(await complete(backend, "docs", "birds/"))
+        facts += [await read(backend, Address("docs", uri, 1, 2), "asked") for uri in texts]
         for project, uri in (("docs", "none.md"), ("other", "birds/theirs.md")):
             with pytest.raises(HeadraceError) as refused:
                 await backend.document(project, uri)
