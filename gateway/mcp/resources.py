@@ -223,7 +223,7 @@ def _note(address: Address, lines: Text, text: str) -> TextResourceContents:
 async def complete(backend: Backend, project: str, typed: str) -> tuple[list[str], bool]:
     """Complete the variable ``uri`` of the templates: values, and whether there are more."""
     under = unquote(typed)
-    if len(under) > _LONGEST_URI:
+    if len(under) > _LONGEST_URI or "\0" in under:  # no uri is like this
         return [], False
     page = await backend.documents(
         tools.List(project=project, under=under, limit=_MOST_COMPLETIONS)
