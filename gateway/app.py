@@ -38,8 +38,8 @@ from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
 from gateway.http.services import ANY_NAME, Services, ServicesOf, caller
 from gateway.knowledge import Knowledge
+from gateway.mcp.application import McpApp
 from gateway.mcp.backends import Access, access_of
-from gateway.mcp.server import mcp_app
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics, declare_build, deployment_metrics
 from gateway.web.pages import pages
@@ -95,7 +95,7 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
         batches = Batches(database, projects_of(database, settings))
         yield Services(
             settings=settings,
-            knowledge=Knowledge(client, Listing(database), batches, settings.gateway),
+            knowledge=Knowledge(client, Listing(database), batches, settings.gateway, rates),
             authenticator=authenticator,
             sessions=Sessions(redis, names_of(settings), authenticator),
             rates=rates,
@@ -138,7 +138,7 @@ async def _missing_servers(client: OperatorClient, database: Database) -> list[s
 def create_app(services: Services) -> FastAPI:
     """Create the application; it holds no state but that of ``services``."""
     limits = services.settings.gateway
-    mcp = mcp_app(lambda request: _access(request, services))
+    mcp = McpApp(lambda request: _access(request, services))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

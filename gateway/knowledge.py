@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from events.models import (
 )
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
+from gateway.auth.rates import Rates
 from runtime.errors import (
     Busy,
     ConfigurationError,
@@ -69,7 +71,8 @@ class Knowledge:
     """The projects of a deployment, as callers may use them.
 
     Questions and changes go through the streams by ``client``. ``listing`` reads Postgres under
-    row-level security.
+    row-level security. ``rates`` limits the bytes that a caller publishes per minute. It is None in
+    the process of a user who has no API key, and therefore no limit.
 
     Every method raises ``Forbidden`` if the caller's key lacks the right, and ``UnknownProject`` if
     the key is of another project.
@@ -81,12 +84,14 @@ class Knowledge:
         listing: Listing,
         batches: Batches,
         limits: GatewaySettings,
+        rates: Rates | None = None,
     ) -> None:
         self._client = client
         self._accepted = client.accepted()
         self._listing = listing
         self._batches = batches
         self._limits = limits
+        self._rates = rates
         self._asked: Counter[str] = Counter()
 
     async def ask(self, caller: Caller, project: str, question: Question) -> QueryAnswer:
@@ -122,10 +127,12 @@ class Knowledge:
         Raises:
             Forbidden: the change is private to an agent that is not the caller's.
             EventIdReused: the event id was published with another change.
+            RateLimited: the bytes of the caller are used up, until ``retry_after``.
             LogFull, LimitExceeded, Unavailable: see ``Client.publish``.
         """
         self._check_change(caller, change)
         event = change if isinstance(change, DocumentChanged) else event_of(change, None)
+        await self._spend_bytes(caller, [event])
         receipt = await self._client.publish(event, lane)
         await self._record(caller, [event], [receipt])
         return Published(receipt, await self._outcome(receipt, wait) if wait else None)
@@ -136,6 +143,7 @@ class Knowledge:
         """Publish changes; return receipts in their order. Errors are those of ``publish``."""
         for change in changes:
             self._check_change(caller, change)
+        await self._spend_bytes(caller, changes)
         receipts = await self._client.publish_many(changes, lane)
         await self._record(caller, changes, receipts)
         return receipts
@@ -190,7 +198,7 @@ class Knowledge:
         return self._listing
 
     def _check_change(self, caller: Caller, change: DocumentChange | DocumentChanged) -> None:
-        data = change.data if isinstance(change, DocumentChanged) else change
+        data = _data_of(change)
         caller.require(Right.PUBLISH)
         caller.scope(data.project)
         if data.agent not in (None, caller.agent):
@@ -253,6 +261,17 @@ class Knowledge:
             for project, tokens in accepted.items():
                 await self._accepted.add(project, tokens)
 
+    async def _spend_bytes(
+        self, caller: Caller, changes: Sequence[DocumentChange | DocumentChanged]
+    ) -> None:
+        size = sum(_size_bytes(_data_of(change)) for change in changes)
+        if self._rates is not None and size:
+            await self._rates.spend_bytes(caller, size)
+
+    async def wait_for(self, token: str, wait: timedelta) -> None:
+        """Wait until a change has an outcome, or the time is over."""
+        await self._outcome(Receipt(token, "", duplicate=True), wait)
+
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with contextlib.suppress(Unavailable):
             return (await self._client.wait([receipt], wait))[receipt.token]
@@ -309,3 +328,13 @@ def event_of(change: DocumentChange, event_id: str | None) -> DocumentChanged:
     if event_id is None:
         return DocumentChanged(data=change)
     return DocumentChanged(id=event_id, data=change)
+
+
+def _data_of(change: DocumentChange | DocumentChanged) -> DocumentChange:
+    return change.data if isinstance(change, DocumentChanged) else change
+
+
+def _size_bytes(change: DocumentChange) -> int:
+    """Size of a change's content and metadata in UTF-8. Referenced content is not sent again."""
+    metadata = json.dumps(dict(change.metadata), ensure_ascii=False) if change.metadata else ""
+    return len((change.content or "").encode()) + len(metadata.encode())

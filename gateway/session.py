@@ -57,11 +57,11 @@ ACCESS_VARIABLES = frozenset(
 ) | {"HEADRACE_PASSWORDS_DIRECTORY"}
 """Variables of `headrace access` alone; upper case matters."""
 _OTHERS = re.compile(
-    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|URL|API_KEY|"
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|URL|API_KEY|MCP_RESULTS|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
 )
-"""Variables of the tests, of docker-compose.yml and of the gateway's callers, and variables that
-Kubernetes sets in every pod for a service whose name begins with ``headrace``."""
+"""Variables of the tests, of docker-compose.yml, of the gateway's callers and of `headrace mcp`.
+Others are set by Kubernetes in every pod, for a service whose name begins with ``headrace``."""
 _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
     "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
     "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),

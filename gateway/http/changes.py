@@ -31,7 +31,6 @@ from gateway.http.services import (
     KeyedRoute,
     Services,
     ServicesOf,
-    spend_bytes,
     wait_of,
 )
 from gateway.knowledge import Published, event_of, valid_change
@@ -125,7 +124,6 @@ async def put_document(
     caller.require(Right.PUBLISH)
     content = await request.body()
     _check_digest(request, content)
-    await spend_bytes(request, caller, len(content))
     change = valid_change(
         change="upsert",
         project=project,
@@ -205,7 +203,6 @@ async def publish_changes(
     """
     caller.require(Right.PUBLISH)
     caller.scope(project)
-    await spend_bytes(request, caller, len(await request.body()))
     changes = [
         _event(fields, project, index) for index, fields in enumerate(await _fields(request))
     ]

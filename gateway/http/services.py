@@ -30,7 +30,6 @@ __all__ = [
     "Services",
     "ServicesOf",
     "caller",
-    "spend_bytes",
     "wait_of",
 ]
 
@@ -89,15 +88,6 @@ async def caller(request: Request) -> Caller:
     request.scope["headrace.key_id"] = holder.key_id
     request.scope["headrace.headers"] = rate_headers(await shared.rates.spend_request(holder))
     return holder
-
-
-async def spend_bytes(request: Request, caller: Caller, size_bytes: int) -> None:
-    """Count bytes that a request publishes.
-
-    Raises:
-        RateLimited: the bytes of the key are used up.
-    """
-    await services(request).rates.spend_bytes(caller, size_bytes)
 
 
 def wait_of(prefer: str | None) -> timedelta | None:

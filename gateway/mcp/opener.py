@@ -33,11 +33,15 @@ class Opener:
 
     The order is: the gateway at ``HEADRACE_URL``, configured servers, those of a running `up`. If
     there are none, `up` starts as a process of its own, which ends after ``idle`` (ISO 8601).
+    ``text_only``: see ``Access``.
     """
 
-    def __init__(self, project: str | None, *, may_publish: bool, idle: str) -> None:
+    def __init__(
+        self, project: str | None, *, may_publish: bool, idle: str, text_only: bool = False
+    ) -> None:
         self._project = project
         self._may_publish = may_publish
+        self._text_only = text_only
         self._idle = idle
         self._stage = "loading"
         self._backend: asyncio.Future[Backend] | None = None
@@ -48,7 +52,7 @@ class Opener:
     @property
     def access(self) -> Access:
         """Access of the user of this process, who needs no API key for servers of their own."""
-        return Access(self._project, self._may_publish, self.open)
+        return Access(self._project, self._may_publish, self.open, self._text_only)
 
     async def open(self, report: Progress) -> Backend:
         """Return the backend; while it is being opened, report the stage.

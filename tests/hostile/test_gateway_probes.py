@@ -152,6 +152,7 @@ def _tool_error(probe: Probe, response: httpx2.Response) -> bool:
     answer = response.json()
     if "error" in answer:
         assert answer["error"]["message"], probe
+        assert "InternalError" not in str(answer["error"].get("data")), (probe, answer)
         return True
     error = answer["result"].get("structuredContent", {}).get("error")
     if error is None:
@@ -584,6 +585,7 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         for params in messages:
             message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             yield Probe("mcp", "POST", "/mcp", body=message, headers=_MCP_HEADERS)
+    yield from _resources(rng, probed)
     bodies = (
         b"",
         b"{",
@@ -607,9 +609,51 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         yield replace(_call("list", {}, "mine"), headers={**_MCP_HEADERS, **headers})
 
 
+def _resources(rng: random.Random, probed: Field) -> Iterator[Probe]:
+    """Resources, completions and prompts of others, and with hostile addresses."""
+    template = {"type": "ref/resource", "uri": "headrace://{project}/{+uri}"}
+    addresses = (
+        *("headrace://alpha/docs/5.md", "headrace://alpha/docs/5.md?start=1&end=3"),
+        *("headrace://beta/docs/5.md", "headrace://beta%2Fdocs/5.md", "headrace://BETA/docs/5.md"),
+        *("headrace://alpha/../beta/docs/5.md", "headrace://alpha/%2e%2e/beta/docs/5.md"),
+        *("headrace://alpha@beta/docs/5.md", "headrace://status?project=beta", "headrace://status"),
+        *(
+            "headrace://alpha/\ud800",
+            "headrace://alpha/a%00b",
+            "headrace://\x00/docs/5.md",
+            "\ud800",
+        ),
+        *(f"headrace://alpha/{_text(_hostile(rng))}" for _ in range(30)),
+        *(f"headrace://{_text(_hostile(rng))}/docs/5.md" for _ in range(30)),
+    )
+    for key in ("mine", "bob"):
+        for address in addresses:
+            yield _message("resources/read", {"uri": address}, key)
+        for project in ("alpha", THEIRS, "", "*", None):
+            for value in (
+                "",
+                "docs/",
+                "%",
+                "\ud800",
+                "\x00",
+                *(_text(_hostile(rng)) for _ in range(6)),
+            ):
+                argument = {"name": "uri", "value": value}
+                context = {"arguments": {"project": project}} if project is not None else {}
+                params = {"ref": template, "argument": argument, "context": context}
+                yield _message("completion/complete", params, key)
+        for _ in range(10):
+            question = {"question": _text(_hostile(rng))}
+            params = {"name": "ask_with_sources", "arguments": question}
+            yield _message("prompts/get", params, key)
+
+
 def _call(name: str, arguments: Any, key: str) -> Probe:
-    params = {"name": name, "arguments": arguments}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return _message("tools/call", {"name": name, "arguments": arguments}, key)
+
+
+def _message(method: str, params: Any, key: str) -> Probe:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return Probe("mcp", "POST", "/mcp", key, body=message, headers=_MCP_HEADERS)
 
 

@@ -86,6 +86,7 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
         "HEADRACE_PASSWORDS_DIRECTORY",
         *(f"HEADRACE_{role.upper()}_PASSWORD" for role in Role),
         "HEADRACE_TEST_SEEDS",
+        "HEADRACE_MCP_RESULTS",
         "HEADRACE_SERVICE_HOST",
         "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
         "HEADRACE_REDIS_SERVICE_PORT_REDIS",
