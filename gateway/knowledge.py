@@ -160,6 +160,8 @@ class Knowledge:
     ) -> Published:
         """Publish the rename of a document that the caller may read; its properties stay.
 
+        A move that is repeated with its ``event_id`` after it was applied has the same receipt.
+
         Raises:
             NotFound: there is no such document.
             Conflict: its stored text is not exactly the published one.
@@ -167,8 +169,14 @@ class Knowledge:
         """
         caller.require(Right.PUBLISH)
         listing = self.reading(caller, project)
-        document = await listing.document(project, caller.agent, old_uri)
-        lines = await listing.lines(project, caller.agent, old_uri)
+        try:
+            document = await listing.document(project, caller.agent, old_uri)
+            lines = await listing.lines(project, caller.agent, old_uri)
+        except NotFound:
+            moved = await self._moved(caller, project, uri, event_id)
+            if moved is None:
+                raise
+            return Published(moved, await self._outcome(moved, wait) if wait else None)
         if lines.exact is False:
             raise Conflict(
                 f"the index holds {old_uri[:200]!r} with other white space than it was published",
@@ -196,6 +204,18 @@ class Knowledge:
         if project is not None:
             caller.scope(project)
         return self._listing
+
+    async def _moved(
+        self, caller: Caller, project: str, uri: str, event_id: str | None
+    ) -> Receipt | None:
+        """Return the receipt of the event that made a document; None if another event did."""
+        if event_id is None:
+            return None
+        with contextlib.suppress(NotFound):
+            document = await self._listing.document(project, caller.agent, uri)
+            if document.event_id == event_id:
+                return Receipt(document.token, event_id, duplicate=True)
+        return None
 
     def _check_change(self, caller: Caller, change: DocumentChange | DocumentChanged) -> None:
         data = _data_of(change)
@@ -267,10 +287,6 @@ class Knowledge:
         size = sum(_size_bytes(_data_of(change)) for change in changes)
         if self._rates is not None and size:
             await self._rates.spend_bytes(caller, size)
-
-    async def wait_for(self, token: str, wait: timedelta) -> None:
-        """Wait until a change has an outcome, or the time is over."""
-        await self._outcome(Receipt(token, "", duplicate=True), wait)
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with contextlib.suppress(Unavailable):

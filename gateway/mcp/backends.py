@@ -220,15 +220,14 @@ class KnowledgeBackend:
         )
 
     async def change(self, project: str, token: str) -> Change:
-        """Read the state of a change from the ledger."""
+        """Read the state of a change from the ledger, or from the accepted changes."""
         from runtime.errors import MalformedEvent, UsageError  # noqa: PLC0415
 
-        listing = self._knowledge.reading(self._caller, project)
         try:
-            row = await listing.change(project, token)
+            change = await self._knowledge.change(self._caller, project, token)
         except MalformedEvent as error:
             raise UsageError(error.message, "use the token that `remember` returned") from None
-        return Change(token, "waiting" if row is None else row.state)
+        return Change(token, change.state)
 
     def _agent(self, *, private: bool) -> str | None:
         from runtime.errors import UsageError  # noqa: PLC0415
