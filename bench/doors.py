@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 import statistics
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from bench.bare_gateway import bare_gateway
 from bench.corpus import questions
 from bench.documents import fill
 from bench.figures import Ask, Report, in_turn, percentile
-from bench.stack import Stack, bench_stack
+from bench.stack import Stack, bench_stack, free_port
 from events.client.client import Client
 from processors.wiring.services import open_services
 from runtime.errors import ConfigurationError
@@ -80,7 +79,7 @@ async def measure(chunks: int = CHUNKS, seconds: float = SECONDS) -> Report:
         written = await _fill(stack, chunks)
         await exits.enter_async_context(stack.worker("--only", "answerer"))
         client = await exits.enter_async_context(Client.connect(stack.redis_url))
-        bare = await exits.enter_async_context(bare_gateway(_free_port(), stack.redis_url))
+        bare = await exits.enter_async_context(bare_gateway(free_port(), stack.redis_url))
         address = await exits.enter_async_context(_gateway(stack))
         key, *askers = await _api_keys(stack, 1 + ASKERS)
         http = await exits.enter_async_context(_http(key))
@@ -149,7 +148,7 @@ async def _fill(stack: Stack, chunks: int) -> int:
 @asynccontextmanager
 async def _gateway(stack: Stack) -> AsyncIterator[str]:
     """Run ``headrace serve`` for the duration of the context; returns its address."""
-    port = _free_port()
+    port = free_port()
     process = ServiceProcess(
         ["serve", "--port", str(port)],
         environment=stack.environment(),
@@ -161,11 +160,6 @@ async def _gateway(stack: Stack) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         await process.stop()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 async def _api_keys(stack: Stack, count: int) -> list[str]:

@@ -6,7 +6,8 @@ searchable by keyword (``keyword_s``), with the local model in the worker, while
 divided by those of the embedder alone on the same chunks with the same number of threads
 (``model_threads``). ``engine`` is the precision of the embedder, ``engine_ratio`` its speed on one
 thread divided by that of f32. ``noop_chunks_per_s``: from the first publish to the last vector,
-with vectors from hashing, i.e. all of the work except the model's.
+with vectors from hashing, i.e. all of the work except the model's. ``telemetry_ratio`` and
+``batch_ratio`` are the cost of telemetry and of batch ids: see ``bench.telemetry``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.corpus import python_files, questions
 from bench.engines import chunks_per_s, ratio_to_f32
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
+from bench.telemetry import telemetry_figures
 from bench.traffic import Traffic, under_traffic
 from events.client.client import Client
 from events.models import DocumentChange, DocumentIndexed
@@ -55,7 +57,12 @@ class _Times:
 
 
 async def measure() -> Report:
-    """Run each measurement three times, alternating the compared ones; report medians."""
+    """Run each measurement several times, alternating the compared ones; report medians.
+
+    Raises:
+        ConfigurationError: the extra ``otel`` is not installed.
+    """
+    telemetry = await telemetry_figures()
     options = model_options(Settings())
     model = LocalEmbedder(threads=options.threads, precision=options.precision)
     await model.start()
@@ -85,6 +92,7 @@ async def measure() -> Report:
             "bare_chunks_per_s": round(statistics.median(bare), 1),
             "noop_chunks_per_s": round(statistics.median(noop), 1),
             **await _by_keyword(),
+            **telemetry,
             "engine": str(engine),
             "engine_ratio": round(await ratio_to_f32(engine, few_texts), 2),
             "model_threads": options.threads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from runtime.settings import Settings
 from runtime.worker_process import worker_process
 from store.postgres.schema import upgrade
 
-__all__ = ["Stack", "bench_stack"]
+__all__ = ["Stack", "bench_stack", "free_port"]
 
 _PATIENCE = timedelta(minutes=2)
 
@@ -95,3 +96,9 @@ async def bench_stack() -> AsyncIterator[Stack]:
         finally:
             await redis.stop()
             await postgres.stop()
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing uses."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -71,6 +71,7 @@ __all__ = [
     "QueryAnswered",
     "QueryFailed",
     "QueryFailedData",
+    "QueryFields",
     "QueryRequested",
     "RetrieverScore",
     "Scalar",
@@ -445,7 +446,25 @@ class Weights(Data):
         return self
 
 
-class Query(Data):
+class QueryFields(Data):
+    """Fields that the author of a query chooses, over HTTP as over the streams; see ``Query``."""
+
+    text: Annotated[
+        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
+    ]
+    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
+    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
+    weights: Weights | None = None
+    filters: Filters = Filters()
+    min_event: Token | None = None
+    vectors: bool | None = None
+    max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
+    explain: bool = False
+    context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
+    min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class Query(QueryFields):
     """A question to one project.
 
     It waits until ``min_event`` is searchable by keyword and, with ``vectors``, by vector too.
@@ -455,22 +474,9 @@ class Query(Data):
     """
 
     project: Project
-    text: Annotated[
-        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
-    ]
     agent: Agent | None = None
-    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
-    weights: Weights | None = None
-    filters: Filters = Filters()
-    min_event: Token | None = None
-    vectors: bool | None = None
-    max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
     deadline: Instant | None = None
     reply_to: ReplyKey
-    explain: bool = False
-    context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
-    min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -163,7 +163,7 @@ class Names:
         """Return a key of the gateways.
 
         ``kind`` is ``requests`` or ``bytes`` of an API key, ``failures`` of an address, ``ticket``
-        or ``session`` of a hash.
+        or ``session`` of a hash, ``accepted`` of a project and a time.
         """
         return f"{self.prefix}:{{gateway.{holder}}}:{kind}"
 

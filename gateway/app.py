@@ -22,7 +22,7 @@ from gateway.auth.callers import Right
 from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates
 from gateway.auth.sessions import Sessions
-from gateway.clients import names_of, open_gateway, open_redis
+from gateway.clients import names_of, open_gateway, open_redis, projects_of
 from gateway.http import (
     changes,
     documents,
@@ -36,17 +36,17 @@ from gateway.http import (
 from gateway.http.middleware import Guard, RequestLog, is_loopback
 from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
-from gateway.http.services import Services, ServicesOf, caller
+from gateway.http.services import ANY_NAME, Services, ServicesOf, caller
 from gateway.knowledge import Knowledge
+from gateway.mcp.application import McpApp
 from gateway.mcp.backends import Access, access_of
-from gateway.mcp.server import mcp_app
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics, declare_build, deployment_metrics
-from gateway.web.pages import Site, pages
+from gateway.web.pages import pages
+from gateway.web.visits import Site
 from runtime import metrics
 from runtime.errors import ConfigurationError, HeadraceError, UsageError
 from runtime.settings import Settings
-from store.generations.catalog import Projects
 from store.keys.api_keys import ApiKeys
 from store.postgres.pool import Database
 from store.views.batches import Batches
@@ -57,7 +57,6 @@ __all__ = ["create_app", "open_services", "openapi_document"]
 _ALIVE = timedelta(seconds=10)
 _ANSWERER = "answerer"
 _CHECK_SECONDS = 3
-_PREFIXES = ("meta.",)
 _ROUTERS = (
     streams.router,
     questions.router,
@@ -93,13 +92,14 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
 
         rates = Rates(redis, names_of(settings))
         authenticator = Authenticator(ApiKeys(database), rates)
+        batches = Batches(database, projects_of(database, settings))
         yield Services(
             settings=settings,
-            knowledge=Knowledge(client, Listing(database), settings.gateway),
+            knowledge=Knowledge(client, Listing(database), batches, settings.gateway, rates),
             authenticator=authenticator,
             sessions=Sessions(redis, names_of(settings), authenticator),
             rates=rates,
-            batches=Batches(database, Projects(database)),
+            batches=batches,
             feed=client.feed(),
             deployment=DeploymentMetrics(redis, names_of(settings), database),
             missing_servers=missing_servers,
@@ -138,7 +138,7 @@ async def _missing_servers(client: OperatorClient, database: Database) -> list[s
 def create_app(services: Services) -> FastAPI:
     """Create the application; it holds no state but that of ``services``."""
     limits = services.settings.gateway
-    mcp = mcp_app(lambda request: _access(request, services))
+    mcp = McpApp(lambda request: _access(request, services))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -254,8 +254,9 @@ def _known_parameters(request: Request) -> None:
     names = getattr(route, "headrace_names", None)
     if names is None:
         names = route.headrace_names = frozenset(_names(route.dependant))
+    prefixes = tuple(name.removesuffix(ANY_NAME) for name in names if name.endswith(ANY_NAME))
     for name in request.query_params:
-        if name not in names and not name.startswith(_PREFIXES):
+        if name not in names and not name.startswith(prefixes):
             raise UsageError(
                 f"there is no parameter {name[:80]!r}",
                 f"use {', '.join(sorted(names))}" if names else "this path has none",
@@ -263,11 +264,14 @@ def _known_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> Iterator[str]:
+    """Names of the parameters of a route; one that ends with ``ANY_NAME`` is a prefix."""
     for parameter in dependant.query_params:
-        fields = getattr(parameter.field_info.annotation, "model_fields", None)
+        options = parameter.field_info.annotation
+        fields = getattr(options, "model_fields", None)
         if fields is None:
             yield parameter.alias
         else:
             yield from fields
+            yield from getattr(options, "PREFIXED", ())
     for dependency in dependant.dependencies:
         yield from _names(dependency)

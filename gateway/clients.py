@@ -39,6 +39,7 @@ __all__ = [
     "open_publisher",
     "open_redis",
     "open_store",
+    "projects_of",
 ]
 
 
@@ -194,6 +195,11 @@ async def open_gateway(settings: Settings) -> AsyncIterator[tuple[OperatorClient
         open_client(settings, _Contents(database, settings)) as client,
     ):
         yield client, database
+
+
+def projects_of(database: Database, settings: Settings) -> Projects:
+    """Projects of a deployment, which can also be created."""
+    return Projects(database, lambda: _recipe(settings))
 
 
 def _store(database: Database, settings: Settings) -> Store:

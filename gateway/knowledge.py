@@ -2,65 +2,53 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from events.client.client import Client
 from events.client.documents import bytes_fields
+from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
-from events.fields import Text, Token
 from events.models import (
+    ContentReference,
     DocumentChange,
     DocumentChanged,
-    Filters,
     QueryAnswer,
-    Weights,
+    QueryFields,
     first_problem,
 )
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
-from runtime import protocol_limits
+from gateway.auth.rates import Rates
 from runtime.errors import (
     Busy,
+    ConfigurationError,
     Conflict,
     Forbidden,
+    NotFound,
     Unavailable,
+    UnknownProject,
     UsageError,
 )
 from runtime.settings import GatewaySettings
-from store.views.listing import Listing
+from store.views.batches import Batches
+from store.views.listing import ChangeRow, Listing
 
-__all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
+__all__ = ["Knowledge", "Published", "Question", "WaitingChange", "event_of", "valid_change"]
 
 _BUSY_RETRY = timedelta(seconds=1)
 
 
-class Question(BaseModel):
-    """A question of one caller. The API key decides its project's agent; times are in ms."""
+class Question(QueryFields):
+    """A question of one caller. The API key decides its agent; times are in ms."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    text: Annotated[
-        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
-    ]
-    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
-    weights: Weights | None = None
-    filters: Filters = Filters()
-    min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
-    min_event: Token | None = None
-    vectors: bool = False
-    max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
-    explain: bool = False
-    context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
     timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = 10_000
 
 
@@ -72,20 +60,39 @@ class Published:
     outcome: Outcome | None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingChange:
+    """A change that was accepted, and that no worker has handled yet."""
+
+    token: str
+    state: Literal["waiting"] = "waiting"
+
+
 class Knowledge:
     """The projects of a deployment, as callers may use them.
 
     Questions and changes go through the streams by ``client``. ``listing`` reads Postgres under
-    row-level security.
+    row-level security. ``rates`` limits the bytes that a caller publishes per minute. It is None in
+    the process of a user who has no API key, and therefore no limit.
 
     Every method raises ``Forbidden`` if the caller's key lacks the right, and ``UnknownProject`` if
     the key is of another project.
     """
 
-    def __init__(self, client: Client, listing: Listing, limits: GatewaySettings) -> None:
+    def __init__(
+        self,
+        client: OperatorClient,
+        listing: Listing,
+        batches: Batches,
+        limits: GatewaySettings,
+        rates: Rates | None = None,
+    ) -> None:
         self._client = client
+        self._accepted = client.accepted()
         self._listing = listing
+        self._batches = batches
         self._limits = limits
+        self._rates = rates
         self._asked: Counter[str] = Counter()
 
     async def ask(self, caller: Caller, project: str, question: Question) -> QueryAnswer:
@@ -101,20 +108,10 @@ class Knowledge:
         caller.require(Right.ASK)
         caller.scope(project)
         async with self._slot(caller):
-            return await self._client.ask(
+            return await self._client.ask_query(
                 project,
-                question.text,
+                question,
                 agent=caller.agent,
-                limit=question.limit,
-                mode=question.mode,
-                weights=question.weights,
-                filters=question.filters,
-                min_similarity=question.min_similarity,
-                min_event=question.min_event,
-                vectors=question.vectors,
-                max_wait=timedelta(milliseconds=question.max_wait_ms),
-                explain=question.explain,
-                context_tokens=question.context_tokens,
                 timeout=timedelta(milliseconds=question.timeout_ms),
             )
 
@@ -131,10 +128,14 @@ class Knowledge:
         Raises:
             Forbidden: the change is private to an agent that is not the caller's.
             EventIdReused: the event id was published with another change.
+            RateLimited: the bytes of the caller are used up, until ``retry_after``.
             LogFull, LimitExceeded, Unavailable: see ``Client.publish``.
         """
         self._check_change(caller, change)
-        receipt = await self._client.publish(change, lane)
+        event = change if isinstance(change, DocumentChanged) else event_of(change, None)
+        await self._spend_bytes(caller, [event])
+        receipt = await self._client.publish(event, lane)
+        await self._record(caller, [event], [receipt])
         return Published(receipt, await self._outcome(receipt, wait) if wait else None)
 
     async def publish_many(
@@ -143,18 +144,32 @@ class Knowledge:
         """Publish changes; return receipts in their order. Errors are those of ``publish``."""
         for change in changes:
             self._check_change(caller, change)
-        return await self._client.publish_many(changes, lane)
+        await self._spend_bytes(caller, changes)
+        receipts = await self._client.publish_many(changes, lane)
+        await self._record(caller, changes, receipts)
+        return receipts
 
-    async def content_fields(self, project: str, content: bytes) -> dict[str, Any]:
+    async def content_fields(self, caller: Caller, project: str, content: bytes) -> dict[str, Any]:
         """Return the fields of a change for a content: as text where it is UTF-8, else as bytes.
 
+        Bytes that are too big for an event are stored, and count as published.
+
         Raises:
+            RateLimited: the caller published too many bytes in this minute.
             Unavailable: the content is too big for an event, and Postgres can't be reached.
         """
+        caller.require(Right.PUBLISH)
+        caller.scope(project)
         with suppress(UnicodeDecodeError):
             if b"\0" not in content:
                 return {"content": content.decode()}
-        return await bytes_fields(content, partial(self._client.keep_content, project))
+
+        async def keep(raw: bytes) -> ContentReference:
+            if self._rates is not None:
+                await self._rates.spend_bytes(caller, len(raw))
+            return await self._client.keep_content(project, raw)
+
+        return await bytes_fields(content, keep)
 
     async def move(
         self,
@@ -168,6 +183,8 @@ class Knowledge:
     ) -> Published:
         """Publish the rename of a document that the caller may read; its properties stay.
 
+        A move that is repeated with its ``event_id`` after it was applied has the same receipt.
+
         Raises:
             NotFound: there is no such document.
             Conflict: its stored text is not exactly the published one.
@@ -175,8 +192,14 @@ class Knowledge:
         """
         caller.require(Right.PUBLISH)
         listing = self.reading(caller, project)
-        document = await listing.document(project, caller.agent, old_uri)
-        lines = await listing.lines(project, caller.agent, old_uri)
+        try:
+            document = await listing.document(project, caller.agent, old_uri)
+            lines = await listing.lines(project, caller.agent, old_uri)
+        except NotFound:
+            moved = await self._moved(caller, project, uri, event_id)
+            if moved is None:
+                raise
+            return Published(moved, await self._outcome(moved, wait) if wait else None)
         if lines.exact is False:
             raise Conflict(
                 f"the index holds {old_uri[:200]!r} with other white space than it was published",
@@ -205,8 +228,20 @@ class Knowledge:
             caller.scope(project)
         return self._listing
 
+    async def _moved(
+        self, caller: Caller, project: str, uri: str, event_id: str | None
+    ) -> Receipt | None:
+        """Return the receipt of the event that made a document; None if another event did."""
+        if event_id is None:
+            return None
+        with suppress(NotFound):
+            document = await self._listing.document(project, caller.agent, uri)
+            if document.event_id == event_id:
+                return Receipt(document.token, event_id, duplicate=True)
+        return None
+
     def _check_change(self, caller: Caller, change: DocumentChange | DocumentChanged) -> None:
-        data = change.data if isinstance(change, DocumentChanged) else change
+        data = _data_of(change)
         caller.require(Right.PUBLISH)
         caller.scope(data.project)
         if data.agent not in (None, caller.agent):
@@ -219,9 +254,62 @@ class Knowledge:
                 "a change from the gateway has no origin", "leave `origin` out; only `sync` sets it"
             )
 
-    async def wait_for(self, token: str, wait: timedelta) -> None:
-        """Wait until a change has an outcome, or the time is over."""
-        await self._outcome(Receipt(token, "", duplicate=True), wait)
+    async def change(
+        self, caller: Caller, project: str, token: str, *, wait: timedelta | None = None
+    ) -> ChangeRow | WaitingChange:
+        """Return the outcome of a change; with ``wait``, wait so long for it.
+
+        A change without an outcome is waiting if a gateway accepted it in the last 24 hours.
+
+        Raises:
+            NotFound: the project has no such change.
+            MalformedEvent: the text is not a token.
+            Unavailable: Redis or Postgres can't be reached.
+        """
+        listing = self.reading(caller, project)
+        change = await _handled(listing, project, token)
+        if change is None and wait is not None:
+            await self._outcome(Receipt(token, "", duplicate=True), wait)
+            change = await _handled(listing, project, token)
+        if change is None and await self._accepted.has(project, token):
+            return WaitingChange(token)
+        if change is None or change.agent not in (None, "", caller.agent):
+            raise NotFound(
+                f"{project} has no change {token!r}", "use the token of a receipt, and its project"
+            )
+        return change
+
+    async def _record(
+        self, caller: Caller, changes: Sequence[DocumentChanged], receipts: Sequence[Receipt]
+    ) -> None:
+        """Record published changes: as accepted, and those of a batch in it.
+
+        If this fails, the caller repeats the request. Its receipts have the same tokens then, so
+        each change counts once.
+
+        Raises:
+            Unavailable: a server can't be reached.
+        """
+        accepted: defaultdict[str, list[str]] = defaultdict(list)
+        batches: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for change, receipt in zip(changes, receipts, strict=True):
+            accepted[change.data.project].append(receipt.token)
+            if change.batch is not None:
+                batches[change.data.project, change.batch].append(receipt.token)
+        for (project, batch), tokens in batches.items():
+            started_by = f"API key {caller.key_id}"
+            await self._batches.add_changes(project, batch, tokens, started_by=started_by)
+        # they are published in any case; a client with the user of a publisher may not note them
+        with suppress(Unavailable, ConfigurationError):
+            for project, tokens in accepted.items():
+                await self._accepted.add(project, tokens)
+
+    async def _spend_bytes(
+        self, caller: Caller, changes: Sequence[DocumentChange | DocumentChanged]
+    ) -> None:
+        size = sum(_size_bytes(_data_of(change)) for change in changes)
+        if self._rates is not None and size:
+            await self._rates.spend_bytes(caller, size)
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with suppress(Unavailable):
@@ -255,6 +343,13 @@ class Knowledge:
                 del self._asked[caller.key_id]
 
 
+async def _handled(listing: Listing, project: str, token: str) -> ChangeRow | None:
+    """Return a handled change. The first change of a project creates it when it is handled."""
+    with suppress(UnknownProject):
+        return await listing.change(project, token)
+    return None
+
+
 def valid_change(**fields: Any) -> DocumentChange:
     """Build a change.
 
@@ -272,3 +367,15 @@ def event_of(change: DocumentChange, event_id: str | None) -> DocumentChanged:
     if event_id is None:
         return DocumentChanged(data=change)
     return DocumentChanged(id=event_id, data=change)
+
+
+def _data_of(change: DocumentChange | DocumentChanged) -> DocumentChange:
+    return change.data if isinstance(change, DocumentChanged) else change
+
+
+def _size_bytes(change: DocumentChange) -> int:
+    """Size of a change's content and metadata in UTF-8. Referenced content is not sent again."""
+    metadata = json.dumps(dict(change.metadata), ensure_ascii=False) if change.metadata else ""
+    body = change.body or b""
+    content = body.encode() if isinstance(body, str) else body
+    return len(content) + len(metadata.encode())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -27,6 +29,7 @@ __all__ = [
     "ProjectOption",
     "duration",
     "load_settings",
+    "readiness_file",
     "require_known",
     "run_client",
     "run_service",
@@ -51,11 +54,11 @@ ACCESS_VARIABLES = frozenset(
 ) | {"HEADRACE_PASSWORDS_DIRECTORY"}
 """Variables of `headrace access` alone; upper case matters."""
 _OTHERS = re.compile(
-    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|URL|API_KEY|"
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|URL|API_KEY|MCP_RESULTS|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
 )
-"""Variables of the tests, of docker-compose.yml and of the gateway's callers, and variables that
-Kubernetes sets in every pod for a service whose name begins with ``headrace``."""
+"""Variables of the tests, of docker-compose.yml, of the gateway's callers and of `headrace mcp`.
+Others are set by Kubernetes in every pod, for a service whose name begins with ``headrace``."""
 _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
     "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
     "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),
@@ -139,6 +142,28 @@ def _not_json(name: str) -> str:
     """Describe a mapping that is not a JSON object."""
     [example] = Settings.model_fields[name].examples or [""]
     return f"HEADRACE_{name.upper()} must be a JSON object, as in {example}"
+
+
+@contextmanager
+def readiness_file(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Provide a function that creates the file with a text, for supervisors; it ends with this.
+
+    Without a path, the function does nothing.
+    """
+
+    def announce(text: str) -> None:
+        if path is not None:
+            draft = path.with_suffix(".draft")
+            draft.write_text(text)
+            draft.replace(path)  # it appears with its text
+
+    if path is not None:
+        path.unlink(missing_ok=True)  # left by a predecessor that was killed
+    try:
+        yield announce
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:

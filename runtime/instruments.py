@@ -16,6 +16,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector as Registry
 
+from runtime import traces
+
 __all__ = ["Counter", "Family", "Gauge", "Histogram", "Metric", "content_type", "exposition"]
 
 # samples `_created` would double the number of series
@@ -190,6 +192,8 @@ class Gauge(Metric[prometheus_client.Gauge]):
 class Histogram(Metric[prometheus_client.Histogram]):
     """Distribution of a quantity; quantiles are exact to the width of a bucket.
 
+    Each bucket keeps the trace of its latest sampled value as its exemplar.
+
     Args:
         name: the metric's name, with its unit.
         description: the metric's meaning.
@@ -206,9 +210,10 @@ class Histogram(Metric[prometheus_client.Histogram]):
         super().__init__(collector, name, description, labels)
         self.buckets = tuple(buckets)
 
-    def observe(self, value: float, **labels: str) -> None:
-        """Count one value."""
-        self._child(labels).observe(value)
+    def observe(self, value: float, span: traces.Span | None = None, /, **labels: str) -> None:
+        """Count one value, which belongs to the trace of ``span``; by default the current one."""
+        exemplar = (traces.current() if span is None else span).exemplar
+        self._child(labels).observe(value, exemplar)
 
     @contextmanager
     def time(self, **labels: str) -> Iterator[None]:
@@ -265,8 +270,8 @@ class _Families(Registry):
 def exposition(families: Iterable[Family], accept: str = "") -> bytes:
     """Return families as text, in the format that a scraper's ``Accept`` header asks for.
 
-    That is OpenMetrics, or by default the text format 0.0.4 of Prometheus. Of two families with one
-    name only the first is written, as a name may appear once.
+    That is OpenMetrics, or by default the text format 0.0.4 of Prometheus, which has no exemplars.
+    Of two families with one name only the first is written, as a name may appear once.
     """
     by_name: dict[str, Family] = {}
     for family in families:

@@ -389,20 +389,29 @@ HTTP_BODY_BYTES = _declare(
 )
 MCP_CALLS = _declare(
     Scope.GATEWAY,
-    Counter("headrace_mcp_calls_total", "Calls of tools.", "tool", "transport", "outcome"),
+    Counter(
+        "headrace_mcp_calls_total",
+        "Calls of tools, reads of resources and completions; outcome is ok or the error's code.",
+        *("tool", "transport", "outcome"),
+    ),
 )
 MCP_CALL_SECONDS = _declare(
     Scope.GATEWAY,
     Histogram(
         "headrace_mcp_call_seconds",
-        "Duration of a call of a tool.",
+        "Duration of a call, or of a read or a completion.",
         *("tool", "transport"),
         buckets=(*_FAST, 30, 60),
     ),
 )
 MCP_RESULT_TOKENS = _declare(
     Scope.GATEWAY,
-    Histogram("headrace_mcp_result_tokens", "Tokens of a tool's result.", "tool", buckets=_TOKENS),
+    Histogram(
+        "headrace_mcp_result_tokens",
+        "Upper bound of the tokens of a result's text: its bytes / 3.",
+        "tool",
+        buckets=_TOKENS,
+    ),
 )
 RATE_LIMITED = _declare(
     Scope.GATEWAY,

@@ -108,6 +108,16 @@ class Span:
             "span_id": otel.format_span_id(context.span_id),
         }
 
+    @property
+    def exemplar(self) -> dict[str, str] | None:
+        """``trace_id`` in hex for a metric's exemplar; None if the trace is not sampled."""
+        if self._span is None:
+            return None
+        context = self._span.get_span_context()
+        if not (context.is_valid and context.trace_flags.sampled):
+            return None
+        return {"trace_id": otel.format_trace_id(context.trace_id)}
+
     def set(self, attributes: Attributes) -> None:
         """Add attributes."""
         if self._span is not None:

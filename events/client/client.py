@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from redis.asyncio import Redis
 
@@ -22,6 +22,7 @@ from events.models import (
     DocumentChanged,
     Filters,
     QueryAnswer,
+    QueryFields,
     Weights,
 )
 from events.names import Lane, Names
@@ -206,22 +207,39 @@ class Client(DocumentMethods):
             UsageError: an argument is out of its limits.
             Unavailable: no reply arrived in time, or Redis can't be reached.
         """
-        await self._know_before_asking(timeout)
         query = {
-            "project": project,
             "text": text,
-            "agent": agent,
             "limit": limit,
             "mode": mode,
             "weights": weights,
             "filters": filters or Filters(),
             "min_event": min_event,
-            "vectors": vectors or None,
+            "vectors": vectors,
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,
             "context_tokens": context_tokens,
             "min_similarity": min_similarity,
         }
+        return await self._ask(project, agent, query, timeout)
+
+    async def ask_query(
+        self,
+        project: str,
+        query: QueryFields,
+        *,
+        agent: str | None = None,
+        timeout: timedelta = TIMEOUT,
+    ) -> QueryAnswer:
+        """Return the answer to a query whose fields were validated before; errors as of ``ask``."""
+        fields = {name: getattr(query, name) for name in QueryFields.model_fields}
+        return await self._ask(project, agent, fields, timeout)
+
+    async def _ask(
+        self, project: str, agent: str | None, fields: dict[str, Any], timeout: timedelta
+    ) -> QueryAnswer:
+        await self._know_before_asking(timeout)
+        # left out if false: a worker of a version without the field refuses it
+        query = fields | {"project": project, "agent": agent, "vectors": fields["vectors"] or None}
         return await self._asker.ask(query, timeout)
 
     def outcomes(

@@ -21,10 +21,13 @@ _Item = tuple[int, str, Outcome]
 
 
 class FedOutcome(NamedTuple):
-    """An outcome, and the entry id of each partition up to which the subscriber has read."""
+    """An outcome, and the entry id of each partition up to which the subscriber has read.
+
+    ``outcome`` is None at the beginning, and whenever no outcome has come for a while.
+    """
 
     positions: Mapping[int, str]
-    outcome: Outcome
+    outcome: Outcome | None
 
 
 class OutcomeFeed:
@@ -54,8 +57,8 @@ class OutcomeFeed:
 
     async def subscribe(
         self, after: Mapping[int, str] | None = None, *, idle: timedelta
-    ) -> AsyncGenerator[FedOutcome | None]:
-        """Yield outcomes as they come, and None whenever ``idle`` passes without one.
+    ) -> AsyncGenerator[FedOutcome]:
+        """Yield outcomes as they come, and positions alone at once and after each ``idle`` time.
 
         ``after`` has the entry ids after which to begin, of the latest 100,000 of each partition;
         without it, the first outcome is the next to come. The iteration ends if the subscriber is
@@ -71,6 +74,7 @@ class OutcomeFeed:
         given = after or {}
         positions = {part: given.get(part, entry) for part, entry in joined_at.items()}
         try:
+            yield FedOutcome(dict(positions), None)
             if after is not None:
                 async for fed in self._missed(positions, joined_at):
                     yield fed
@@ -79,7 +83,7 @@ class OutcomeFeed:
                 if item is None:
                     if self._reader is None or self._reader.done():
                         return
-                    yield None
+                    yield FedOutcome(dict(positions), None)
                     continue
                 partition, entry_id, outcome = item
                 if order(entry_id) <= order(positions[partition]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from events.client.accepted import AcceptedChanges
 from events.client.client import Client
 from events.client.feed import OutcomeFeed
 from events.client.follow import Following
@@ -41,6 +42,10 @@ class OperatorClient(Client):
     def feed(self) -> OutcomeFeed:
         """Create a live feed of all outcomes."""
         return OutcomeFeed(self._outcomes)
+
+    def accepted(self) -> AcceptedChanges:
+        """Return the changes that gateways have accepted."""
+        return AcceptedChanges(self._redis, self._names)
 
     async def present(self, tokens: Iterable[str]) -> set[str]:
         """Return the given changes that wait in the log; see ``present_changes``.

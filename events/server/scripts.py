@@ -23,6 +23,7 @@ __all__ = [
     "ForgetConsumers",
     "HoldBack",
     "MoveOn",
+    "NoteTokens",
     "Present",
     "PublishOnce",
     "Redrive",
@@ -471,6 +472,30 @@ class HoldBack(_Script):
     async def __call__(self, held: str, wait: timedelta) -> None:
         """Hold all callers back for ``wait``, counted from now."""
         await self._run([held], [max(1, _milliseconds(wait))])
+
+
+class NoteTokens(_Script):
+    """Add tokens to a text with blanks in between, unless it has them; it is kept for a while.
+
+    A role that may only get and set the key can run this.
+    """
+
+    LUA = """
+    local tokens, noted = {}, {}
+    for token in string.gmatch(redis.call('GET', KEYS[1]) or '', '%S+') do
+      tokens[#tokens + 1], noted[token] = token, true
+    end
+    for i = 2, #ARGV do
+      if not noted[ARGV[i]] then
+        tokens[#tokens + 1], noted[ARGV[i]] = ARGV[i], true
+      end
+    end
+    redis.call('SET', KEYS[1], table.concat(tokens, ' '), 'PX', ARGV[1])
+    """
+
+    async def __call__(self, key: str, tokens: Sequence[str], keep: timedelta) -> None:
+        """Add tokens to the text of a key, and keep it for ``keep`` from now on."""
+        await self._run([key], [_milliseconds(keep), *tokens])
 
 
 class SpendAllowance(_Script):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import nullcontext
 from typing import Final
 
 from gateway.auth.callers import Caller, Right
 from gateway.auth.rates import Rates
-from runtime.errors import Unauthenticated
+from runtime.errors import RateLimited, Unauthenticated
 from runtime.intervals import TTLCache
 from store.keys.api_keys import ApiKey, ApiKeys
 
@@ -21,12 +23,15 @@ class Authenticator:
     """Finds the caller that an API key belongs to.
 
     A valid key is remembered for ``REMEMBERED_SECONDS``. An invalid one is looked up each time, so
-    that a new key works at once; ``rates`` limits such attempts by address.
+    that a new key works at once. ``rates`` limits such attempts by address: over the limit they are
+    refused as RateLimited, and the keys of such addresses are looked up one after another, so that
+    they leave the database to others. A valid key passes in any case.
     """
 
     def __init__(self, api_keys: ApiKeys, rates: Rates) -> None:
         self._api_keys = api_keys
         self._rates = rates
+        self._turn = asyncio.Lock()
         self._callers: TTLCache[tuple[str, bytes], Caller] = TTLCache(REMEMBERED_SECONDS)
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
@@ -37,7 +42,7 @@ class Authenticator:
         Raises:
             Unauthenticated: the text is not an API key, or the key does not exist, is retired or
                 has expired. The message is the same for all of these.
-            RateLimited: too many attempts from the address have failed.
+            RateLimited: the key is not valid, and too many attempts from the address have failed.
             Unavailable: Redis or Postgres can't be reached.
         """
         key = ApiKey.parse(token)
@@ -50,11 +55,13 @@ class Authenticator:
         caller = self._callers.get((key_id, digest))
         if caller is not None:
             return caller
-        if address:
-            await self._rates.check_failures(address)
-        read_at = time.monotonic()
-        admitted = await self._api_keys.admit(key_id, digest)
+        limited = await self._limited(address) if address else None
+        async with nullcontext() if limited is None else self._turn:
+            read_at = time.monotonic()
+            admitted = await self._api_keys.admit(key_id, digest)
         if admitted is None:
+            if limited is not None:
+                raise limited
             if address:
                 await self._rates.record_failure(address)
             raise _unauthenticated()
@@ -68,6 +75,14 @@ class Authenticator:
         )
         self._callers.put((key_id, digest), caller, at=read_at)
         return caller
+
+    async def _limited(self, address: str) -> RateLimited | None:
+        """Return the refusal of failed attempts from an address. Returns None if it may fail."""
+        try:
+            await self._rates.check_failures(address)
+        except RateLimited as error:
+            return error
+        return None
 
 
 def _unauthenticated() -> Unauthenticated:

@@ -124,7 +124,7 @@ class Rates:
         return Allowance(unit, limit, remaining, reset)
 
     async def check_failures(self, address: str) -> None:
-        """Check that an address may try to authenticate.
+        """Check that an attempt of an address to authenticate may fail.
 
         Raises:
             RateLimited: too many attempts from it have failed, until ``retry_after``.

@@ -116,7 +116,8 @@ class Sessions:
 
         Raises:
             Unauthenticated: the API key is not valid.
-            RateLimited: too many attempts from the address have failed.
+            RateLimited: the API key is not valid, and too many attempts from the address have
+                failed.
         """
         key = await self._checked(api_key, address)
         return await self._open(key.id, key.digest)

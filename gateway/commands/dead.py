@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -85,42 +85,41 @@ def count(json: JsonOption = False) -> None:
         typer.echo("no dead letters")
 
 
-@command.command()
-def redrive(
-    letter: LetterArgument = None,
-    every: AllOption = False,
-    topic: TopicOption = None,
-    project: LetterProjectOption = None,
-    error: ErrorOption = None,
-    count: CountOption = None,
-) -> None:
-    """Process a dead letter again at its position in the log."""
-    wanted = LetterFilter(topic, project, error)
-    if _one_or_all(letter, wanted, count, every=every) is None:
-        outcomes = _with_selection(lambda selection: selection.redrive(wanted, count=count))
-        typer.echo(f"redriven: {_changed(outcomes)}")
-    else:
-        entry_id = _with_letters(lambda dead: dead.redrive(str(letter)))
-        typer.echo(f"redriven as {entry_id}")
+def _ending(operation: Literal["redrive", "drop"]) -> Callable[..., None]:
+    """Make a command that redrives or drops one letter, or those of a filter."""
+
+    def end(
+        letter: LetterArgument = None,
+        every: AllOption = False,
+        topic: TopicOption = None,
+        project: LetterProjectOption = None,
+        error: ErrorOption = None,
+        count: CountOption = None,
+    ) -> None:
+        is_redrive = operation == "redrive"
+        done = "redriven" if is_redrive else "dropped"
+        wanted = LetterFilter(topic, project, error)
+        letter_id = _one_or_all(letter, wanted, count, every=every)
+
+        async def end_many(selection: LetterSelection) -> Sequence[LetterOutcome]:
+            work = selection.redrive if is_redrive else selection.drop
+            return await work(wanted, count=count)
+
+        if letter_id is None:
+            typer.echo(f"{done}: {_changed(_with_selection(end_many))}")
+        elif is_redrive:
+            typer.echo(f"redriven as {_with_letters(lambda dead: dead.redrive(letter_id))}")
+        else:
+            _with_letters(lambda dead: dead.drop(letter_id))
+            typer.echo("dropped: 1")
+
+    return end
 
 
-@command.command()
-def drop(
-    letter: LetterArgument = None,
-    every: AllOption = False,
-    topic: TopicOption = None,
-    project: LetterProjectOption = None,
-    error: ErrorOption = None,
-    count: CountOption = None,
-) -> None:
-    """Delete a dead letter permanently."""
-    wanted = LetterFilter(topic, project, error)
-    if _one_or_all(letter, wanted, count, every=every) is None:
-        outcomes = _with_selection(lambda selection: selection.drop(wanted, count=count))
-        typer.echo(f"dropped: {_changed(outcomes)}")
-    else:
-        _with_letters(lambda dead: dead.drop(str(letter)))
-        typer.echo("dropped: 1")
+command.command("redrive", help="Process a dead letter again at its position in the log.")(
+    _ending("redrive")
+)
+command.command("drop", help="Delete a dead letter permanently.")(_ending("drop"))
 
 
 def _changed(outcomes: Sequence[LetterOutcome]) -> int:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway.mcp.hosts import Entry, Host, Scope, apply, as_json, command_line, plan
+from runtime.errors import ConfigurationError
 
 __all__ = ["command"]
 
 command = typer.Typer(invoke_without_command=True)
 
 _IDLE = "PT30M"
+_RESULTS = "HEADRACE_MCP_RESULTS"
 
 ScopeOption = Annotated[
     Scope, typer.Option(help="All your directories, or everyone's in this directory.")
@@ -40,23 +43,32 @@ def serve(
 
     It uses the gateway named by HEADRACE_URL and HEADRACE_API_KEY, or the configured servers, or
     those of a running `up`. If there are none, the first call starts an `up` that ends when idle.
+    With HEADRACE_MCP_RESULTS=text, results have no structured part.
     """
     if context.invoked_subcommand is None:
         asyncio.run(_serve(project, read_only=read_only, idle=idle))
 
 
 async def _serve(project: str | None, *, read_only: bool, idle: str) -> None:
+    text_only = _is_text_only()
     gc.disable()  # the SDK builds thousands of classes, of which none is garbage
     from gateway.mcp.opener import Opener  # noqa: PLC0415  # `install` does not need the SDK
     from gateway.mcp.server import serve_stdio  # noqa: PLC0415
 
     gc.freeze()
     gc.enable()
-    opener = Opener(project, may_publish=not read_only, idle=idle)
+    opener = Opener(project, may_publish=not read_only, idle=idle, text_only=text_only)
     try:
         await serve_stdio(opener.access)
     finally:
         await opener.close()
+
+
+def _is_text_only() -> bool:
+    value = os.environ.get(_RESULTS, "")
+    if value not in {"", "text"}:
+        raise ConfigurationError(f"{_RESULTS} is {value[:40]!r}", "set it to `text`, or unset it")
+    return value == "text"
 
 
 @command.command()
@@ -97,8 +109,9 @@ def uninstall(
 
 def _entry(project: str | None, url: str, *, read_only: bool) -> Entry:
     if url:
-        base = url.rstrip("/")
-        return Entry(url=base if base.endswith("/mcp") else f"{base}/mcp")
+        address, mark, query = url.partition("?")
+        base = address.rstrip("/").removesuffix("/mcp")
+        return Entry(url=f"{base}/mcp{mark}{query}")
     options = [
         *(["--project", project] if project else []),
         *(["--read-only"] if read_only else []),

@@ -21,7 +21,7 @@ from gateway.http.middleware import is_loopback
 from gateway.http.services import Services
 from gateway.output import stderr
 from gateway.servers import GATEWAY_PORT, stack
-from gateway.session import run_service
+from gateway.session import readiness_file, run_service
 from runtime.errors import ConfigurationError, UsageError
 from runtime.settings import Settings
 
@@ -88,7 +88,12 @@ async def _serve(settings: Settings, stop: asyncio.Event, options: _Options) -> 
                 ssl_certfile=options.certificate,
                 ssl_keyfile=options.key,
             )
-            with _readiness(options.ready_file, address) as ready:
+            with readiness_file(options.ready_file) as announce:
+
+                def ready() -> None:
+                    stderr().print(f"headrace serves {address}", markup=False)
+                    announce(address)
+
                 server = _Server(config, ready)
                 stopper = asyncio.create_task(_stop_server(server, services, stop))
                 try:
@@ -152,21 +157,3 @@ def _bound(options: _Options, family: socket.AddressFamily) -> socket.socket:
 def _authority(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-@contextmanager
-def _readiness(path: Path | None, address: str) -> Iterator[Callable[[], None]]:
-    """Provide a function that announces the address: in a file, and in one line."""
-
-    def ready() -> None:
-        stderr().print(f"headrace serves {address}", markup=False)
-        if path is not None:
-            draft = path.with_suffix(".draft")
-            draft.write_text(address)
-            draft.replace(path)  # it appears with its text
-
-    try:
-        yield ready
-    finally:
-        if path is not None:
-            path.unlink(missing_ok=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ import structlog
 import typer
 
 from gateway.servers import configured, require_database
-from gateway.session import run_service
+from gateway.session import readiness_file, run_service
 from processors.worker import ROLES, run_worker
 from runtime.errors import ConfigurationError, UsageError
 from runtime.metrics import snapshot
@@ -75,7 +74,13 @@ async def _work(
         )
     if concurrency is not None:
         effective = _with_concurrency(effective, concurrency)
-    with _readiness(ready_file) as ready:
+    with readiness_file(ready_file) as announce:
+
+        def ready() -> None:
+            settle_heap()
+            print("worker ready", flush=True)  # noqa: T201
+            announce("")
+
         async with _scraped(metrics_address):
             await run_worker(require_database(effective), only=roles, stop=stop, ready=ready)
     log.info("worker.ended", **snapshot())
@@ -90,22 +95,3 @@ def _with_concurrency(settings: Settings, concurrency: int) -> Settings:
 def _scraped(address: tuple[str, int] | None) -> AbstractAsyncContextManager[object]:
     """Serve metrics while the context is open, if there is an address."""
     return nullcontext() if address is None else metrics_server(*address)
-
-
-@contextmanager
-def _readiness(file: Path | None) -> Iterator[Callable[[], None]]:
-    """Signal readiness on standard output, and by ``file`` for supervisors that can't read that."""
-
-    def ready() -> None:
-        settle_heap()
-        print("worker ready", flush=True)  # noqa: T201
-        if file is not None:
-            file.touch()
-
-    if file is not None:
-        file.unlink(missing_ok=True)  # left by a predecessor that was killed
-    try:
-        yield ready
-    finally:
-        if file is not None:
-            file.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -25,7 +25,14 @@ from events.models import (
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange, problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes, wait_of
+from gateway.http.services import (
+    ANY_NAME,
+    CallerOf,
+    KeyedRoute,
+    Services,
+    ServicesOf,
+    wait_of,
+)
 from gateway.knowledge import Published, event_of, valid_change
 from runtime.errors import (
     LimitExceeded,
@@ -36,7 +43,7 @@ from runtime.errors import (
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["changes"])
+router = APIRouter(tags=["changes"], route_class=KeyedRoute)
 
 _MOST_EVENTS = 1_000
 _DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/=]{44}):")
@@ -79,6 +86,8 @@ class Move(BaseModel):
 class DocumentOptions(BaseModel):
     """Properties of a document, beside its content. `meta.NAME=VALUE` adds metadata."""
 
+    PREFIXED: ClassVar = (_META + ANY_NAME,)
+
     uri: str
     kind: Kind | None = None
     title: str | None = None
@@ -114,12 +123,11 @@ async def put_document(
     caller.require(Right.PUBLISH)
     content = await request.body()
     _check_digest(request, content)
-    await spend_bytes(request, caller, len(content))
     change = valid_change(
         change="upsert",
         project=project,
         uri=options.uri,
-        **await services.knowledge.content_fields(project, content),
+        **await services.knowledge.content_fields(caller, project, content),
         kind=options.kind,
         title=options.title,
         collections=tuple(options.collection),
@@ -194,7 +202,6 @@ async def publish_changes(
     """
     caller.require(Right.PUBLISH)
     caller.scope(project)
-    await spend_bytes(request, caller, len(await request.body()))
     changes = [
         _event(fields, project, index) for index, fields in enumerate(await _fields(request))
     ]

@@ -1,7 +1,8 @@
-"""HTTP/1.1 connections of the gateway: uvicorn's, with a time limit for the head of a request.
+"""HTTP/1.1 connections of the gateway: uvicorn's, with limits of time for slow clients.
 
-uvicorn waits without a limit for the first request of a connection, for the rest of a head, and for
-the rest of a body that no route has read. Clients could hold any number of connections that way.
+uvicorn waits without a limit for the first request of a connection, for the rest of a head, for the
+rest of a body that no route has read, and for a client that does not read its response. Clients
+could hold any number of connections, and memory, that way.
 """
 
 from __future__ import annotations
@@ -18,12 +19,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gateway.http.problems import PROBLEM_TYPE, problem_of_status
 
-__all__ = ["HEAD_BYTES", "HEAD_SECONDS", "STOP_SECONDS", "Connection", "server_config"]
+__all__ = [
+    "HEAD_BYTES",
+    "HEAD_SECONDS",
+    "STOP_SECONDS",
+    "WRITE_SECONDS",
+    "Connection",
+    "server_config",
+]
 
 HEAD_BYTES: Final = 32 * 2**10
 """Longest head of a request: its first line and its headers."""
 HEAD_SECONDS: Final = 10.0
 """Longest time for the head of a request, from the first byte or the start of the connection."""
+WRITE_SECONDS: Final = 60.0
+"""Longest time in which a client takes what was written to it; a slower one is cut off."""
 STOP_SECONDS: Final = 3
 """Time that requests in flight have to end when the process stops."""
 
@@ -36,6 +46,8 @@ class Connection(H11Protocol):
     """One connection of a client."""
 
     head_seconds = HEAD_SECONDS
+    write_seconds = WRITE_SECONDS
+    _write_timer: asyncio.TimerHandle | None = None
     _timer: asyncio.TimerHandle | None = None
     _is_refused = False
 
@@ -47,6 +59,7 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -54,6 +67,19 @@ class Connection(H11Protocol):
         if not self._is_refused:
             super().data_received(data)
             self._watch()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what was written."""
+        super().pause_writing()
+        if self._write_timer is None:
+            # `close` would go on waiting for the client
+            abort = self.transport.abort
+            self._write_timer = self.loop.call_later(self.write_seconds, abort)
+
+    def resume_writing(self) -> None:
+        """Write on; the client has taken almost everything."""
+        super().resume_writing()
+        self._stop_write_timer()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the rest of this one."""
@@ -82,6 +108,11 @@ class Connection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _give_up(self) -> None:
         self._timer = None

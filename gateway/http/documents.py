@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from events.models import Kind
-from gateway.http.services import CallerOf, ServicesOf
+from gateway.http.services import CallerOf, KeyedRoute, ServicesOf
 from runtime.errors import UnknownProject, UsageError
 from store.views.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/projects", tags=["documents"])
+router = APIRouter(prefix="/v1/projects", tags=["documents"], route_class=KeyedRoute)
 
 _LINES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 

@@ -275,7 +275,7 @@ class RequestLog:
             metrics.HTTP_IN_FLIGHT.inc(-1)
             seconds = time.perf_counter() - began
             metrics.HTTP_REQUESTS.inc(route=route, method=method, status=str(status))
-            metrics.HTTP_REQUEST_SECONDS.observe(seconds, route=route, method=method)
+            metrics.HTTP_REQUEST_SECONDS.observe(seconds, span, route=route, method=method)
             log.info(
                 "http.request",
                 method=method,

@@ -15,6 +15,7 @@ from events.models import Kind
 from events.replays import ReplayState
 from events.streams.letter_selection import LetterCount, LetterOutcome
 from gateway.auth.callers import Caller, Right
+from gateway.http.services import KeyedRoute
 from gateway.operations.history import LONGEST_MINUTES, HistoryPoint
 from gateway.operations.letters import Letter
 from gateway.operations.operations import GenerationRow, Operations, ReplayPlan
@@ -125,7 +126,12 @@ def operation_routes(operations: Operations, caller: Callable[..., Awaitable[Cal
                 f"the API key is of {holder.project} alone", "use a key that is of no project"
             )
 
-    router = APIRouter(prefix="/v1", tags=["operations"], dependencies=[Depends(check_operator)])
+    router = APIRouter(
+        prefix="/v1",
+        tags=["operations"],
+        dependencies=[Depends(check_operator)],
+        route_class=KeyedRoute,
+    )
     _add_deployment(router, operations)
     _add_letters(router, operations)
     _add_replays(router, operations)

@@ -8,14 +8,15 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 
 from events.names import LogPosition
-from gateway.http.services import CallerOf, ServicesOf, wait_of
-from runtime.errors import MalformedEvent, NotFound, UsageError
+from gateway.http.services import CallerOf, KeyedRoute, ServicesOf, wait_of
+from gateway.knowledge import WaitingChange
+from runtime.errors import MalformedEvent, UsageError
 from store.views.batches import BatchProgress, RejectedChange
 from store.views.listing import ChangeRow, ChangeState
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["changes"])
+router = APIRouter(prefix="/v1/projects/{project}", tags=["changes"], route_class=KeyedRoute)
 
 PageSize = Annotated[int, Query(ge=1, le=200)]
 
@@ -41,22 +42,15 @@ async def show_change(
     caller: CallerOf,
     services: ServicesOf,
     prefer: Annotated[str | None, Header(examples=["wait=5"])] = None,
-) -> ChangeRow:
-    """Show what became of a change; with `Prefer: wait=N`, wait up to N seconds for it.
+) -> ChangeRow | WaitingChange:
+    """Show the outcome of a change; with `Prefer: wait=N`, wait up to N seconds for it.
 
-    The status is 404 as long as the change is not handled.
+    The state is `waiting` from when a gateway has accepted the change, for 24 hours at most, until
+    a worker has handled it.
     """
-    listing = services.knowledge.reading(caller, project)
+    services.knowledge.reading(caller, project)
     _check_token(token)
-    change = await listing.change(project, token)
-    if change is None and (wait := wait_of(prefer)):
-        await services.knowledge.wait_for(token, wait)
-        change = await listing.change(project, token)
-    if change is None or change.agent not in (None, "", caller.agent):
-        raise NotFound(
-            f"{project} has no handled change {token!r}", "ask again, if it was published just now"
-        )
-    return change
+    return await services.knowledge.change(caller, project, token, wait=wait_of(prefer))
 
 
 @router.get("/changes")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from events.models import Filters, Kind, QueryAnswer
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf
+from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
 from gateway.http.streams import EVENT_STREAM, question_stream
 from gateway.knowledge import Question
 from runtime import protocol_limits
@@ -19,7 +19,7 @@ from runtime.errors import HeadraceError
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["questions"])
+router = APIRouter(tags=["questions"], route_class=KeyedRoute)
 
 _MARKDOWN = "text/markdown"
 _USUAL_CONTEXT = 4_000

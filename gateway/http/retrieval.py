@@ -9,21 +9,21 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 
 from events.models import DocumentIndexed, DocumentRejected, Filters, Kind, Scalar, SearchResult
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange
-from gateway.http.services import CallerOf, ServicesOf, spend_bytes
+from gateway.http.services import CallerOf, KeyedRoute, ServicesOf
 from gateway.knowledge import Question, event_of, valid_change
 from runtime.errors import DeadlineExceeded, LimitExceeded, UnsupportedContent, UsageError
 from store.views.listing import DocumentRow
 
 __all__ = ["router", "source_id_of"]
 
-router = APIRouter(prefix="/rag", tags=["retrieval"])
+router = APIRouter(prefix="/rag", tags=["retrieval"], route_class=KeyedRoute)
 
 _WAIT = timedelta(seconds=30)
 _SOURCE_ID = r"^[0-9a-f]{32}$"
@@ -129,9 +129,7 @@ def source_id_of(source_type: str, source_path: str) -> str:
 
 
 @router.post("/index", status_code=201)
-async def index(
-    request: Request, source: IndexRequest, caller: CallerOf, services: ServicesOf
-) -> IndexResponse:
+async def index(source: IndexRequest, caller: CallerOf, services: ServicesOf) -> IndexResponse:
     """Index a document, and wait until it is searchable."""
     began = time.perf_counter()
     project = _project(caller)
@@ -139,7 +137,6 @@ async def index(
     if content is None:
         settings = services.settings
         content = _read(settings.gateway.files, source.source_path, settings.max_document_bytes)
-    await spend_bytes(request, caller, len(content.encode()))
     change = valid_change(
         project=project,
         uri=source.source_path,

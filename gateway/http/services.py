@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
 from events.client.feed import OutcomeFeed
 from gateway.auth.callers import Caller
@@ -21,8 +23,20 @@ from gateway.telemetry import DeploymentMetrics
 from runtime.settings import Settings
 from store.views.batches import Batches
 
-__all__ = ["CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
+__all__ = [
+    "ANY_NAME",
+    "CallerOf",
+    "KeyedRoute",
+    "Services",
+    "ServicesOf",
+    "caller",
+    "wait_of",
+]
 
+ANY_NAME = "NAME"
+"""End of a query parameter, such as ``meta.NAME``, that stands for any name after its prefix."""
+
+_CALLER = "headrace.caller"
 _LONGEST_WAIT = timedelta(seconds=30)
 _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
@@ -54,36 +68,55 @@ def services(request: Request) -> Services:
 
 
 async def caller(request: Request) -> Caller:
-    """Return the caller by the API key of the request, and count the request.
+    """Return the caller by the API key of the request, and count the request once.
 
     Raises:
         Unauthenticated: the request has no key, or the key is not valid.
-        RateLimited: the requests of the key are used up, or too many attempts have failed.
+        RateLimited: the requests of the key are used up; or the key is not valid, and too many
+            attempts have failed.
     """
+    checked: Caller | None = request.scope.get(_CALLER)
+    if checked is not None:
+        return checked
     scheme, key = request.headers.get("authorization", "").partition(" ")[::2]
     address = request.client.host if request.client else ""
     shared = services(request)
     holder = await shared.authenticator.authenticate(
         key.strip() if scheme.lower() == "bearer" else "", address
     )
+    request.scope[_CALLER] = holder
     request.scope["headrace.key_id"] = holder.key_id
     request.scope["headrace.headers"] = rate_headers(await shared.rates.spend_request(holder))
     return holder
-
-
-async def spend_bytes(request: Request, caller: Caller, size_bytes: int) -> None:
-    """Count bytes that a request publishes.
-
-    Raises:
-        RateLimited: the bytes of the key are used up.
-    """
-    await services(request).rates.spend_bytes(caller, size_bytes)
 
 
 def wait_of(prefer: str | None) -> timedelta | None:
     """Return the time that a header ``Prefer: wait=N`` asks to wait, at most 30 seconds."""
     wanted = _WAIT.search(prefer or "")
     return min(timedelta(seconds=int(wanted[1])), _LONGEST_WAIT) if wanted else None
+
+
+class KeyedRoute(APIRoute):
+    """A route that checks the API key before it reads the body of a request.
+
+    FastAPI reads and parses the body before it resolves dependencies, such as ``caller``.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of requests."""
+        handle = super().get_route_handler()
+        if not _has_caller(self.dependant):
+            return handle
+
+        async def check_and_handle(request: Request) -> Response:
+            await caller(request)
+            return await handle(request)
+
+        return check_and_handle
+
+
+def _has_caller(dependant: Dependant) -> bool:
+    return dependant.call is caller or any(map(_has_caller, dependant.dependencies))
 
 
 CallerOf = Annotated[Caller, Depends(caller)]

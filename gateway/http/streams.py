@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -20,19 +21,18 @@ from events.client.outcomes import Outcome
 from events.fields import Batch
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf
+from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
 from gateway.knowledge import Question
 from gateway.operations.operations import Operations
-from runtime.errors import Busy, HeadraceError, UsageError
+from runtime.errors import Busy, HeadraceError, NotFound, UsageError
 from store.views.batches import BatchProgress
 
 __all__ = ["EVENT_STREAM", "operation_streams", "question_stream", "router"]
 
-router = APIRouter(tags=["streams"])
+router = APIRouter(tags=["streams"], route_class=KeyedRoute)
 
 EVENT_STREAM = "text/event-stream"
 _RECONNECT = "retry: 2000\n\n"
-_COMMENT = ": nothing new\n\n"
 _IDLE = timedelta(seconds=15)
 _PROGRESS = timedelta(seconds=0.5)
 _PROGRESS_SHARE = 10
@@ -55,8 +55,9 @@ async def follow_project(
 ) -> StreamingResponse:
     """Follow the outcomes of changes: `document.indexed`, `document.embedded`, `document.rejected`.
 
-    With `batch`, `batch.progress` follows too. A client that comes back with `Last-Event-ID` goes
-    on where it was, within the latest 100,000 outcomes.
+    With `batch`, `batch.progress` follows too. The first `id` comes at once, and all later outcomes
+    follow. A client that comes back with `Last-Event-ID` goes on where it was, within the latest
+    100,000 outcomes.
     """
     services.knowledge.reading(caller, project)
     after = _positions(last_event_id)
@@ -75,7 +76,7 @@ def question_stream(
 
 def operation_streams(operations: Operations) -> APIRouter:
     """Build the streams of a process with an operator's credentials."""
-    operators = APIRouter(prefix="/v1", tags=["operations"])
+    operators = APIRouter(prefix="/v1", tags=["operations"], route_class=KeyedRoute)
 
     @operators.get("/status/events", response_class=StreamingResponse)
     async def follow_status(
@@ -139,18 +140,19 @@ async def _outcomes(
     progress = _Progress(services, project, batch) if batch is not None else None
     idle = _IDLE if progress is None else _PROGRESS
     async with aclosing(services.feed.subscribe(after, idle=idle)) as feed:
-        quiet_since = time.monotonic()
+        quiet_since = -math.inf  # so that the first position is sent at once
         async for fed in feed:
-            if fed is not None and _is_seen(fed.outcome, caller, project, batch, prefix):
-                yield _event(fed.outcome.type, fed.outcome.data.model_dump_json(), _id_of(fed))
+            outcome = fed.outcome
+            if outcome is not None and _is_seen(outcome, caller, project, batch, prefix):
+                yield _event(outcome.type, outcome.data.model_dump_json(), _id_of(fed))
                 quiet_since = time.monotonic()
                 if progress is not None:
                     progress.has_moved = True
+            if time.monotonic() - quiet_since >= _IDLE.total_seconds():
+                yield f": nothing new\nid: {_id_of(fed)}\n\n"
+                quiet_since = time.monotonic()
             if progress is not None and (line := await progress.line()) is not None:
                 yield line
-                quiet_since = time.monotonic()
-            if time.monotonic() - quiet_since >= _IDLE.total_seconds():
-                yield _COMMENT
                 quiet_since = time.monotonic()
 
 
@@ -170,7 +172,10 @@ class _Progress:
         if not self.has_moved or began < self._next_at:
             return None
         self.has_moved = False
-        progress = await self._services.batches.progress(self._project, self._batch)
+        try:
+            progress = await self._services.batches.progress(self._project, self._batch)
+        except NotFound:  # no change of it is handled; its first outcome counts again
+            return None
         took = time.monotonic() - began
         self._next_at = began + max(_PROGRESS.total_seconds(), _PROGRESS_SHARE * took)
         return _event("batch.progress", _PROGRESS_BODY.dump_json(progress).decode())

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `tools/list` must not wait for these imports
     from events.models import QueryAnswer
     from gateway.auth.callers import Caller
     from gateway.knowledge import Knowledge, Question
+    from store.views.listing import DocumentRow
 
 __all__ = [
     "Access",
@@ -96,6 +97,9 @@ class Backend(Protocol):
     async def read(self, project: str, uri: str, first: int, last: int | None) -> Text:
         """Return lines of a document; ``last`` None is its end."""
 
+    async def document(self, project: str, uri: str) -> Document:
+        """Return the row of a document; raises NotFound."""
+
     async def documents(self, page: tools.List) -> Page:
         """Return a page of documents."""
 
@@ -121,12 +125,13 @@ class Access:
     """Access of one caller, with a function that opens its backend.
 
     ``project`` is the only one of the caller, or None if it may choose. Opening may take long: it
-    reports its progress.
+    reports its progress. With ``text_only``, results of tools have no structured part.
     """
 
     project: str | None
     may_publish: bool
     open: Callable[[Progress], Awaitable[Backend]]
+    text_only: bool = False
 
 
 def access_of(caller: Caller, knowledge: Knowledge) -> Access:
@@ -157,6 +162,11 @@ class KnowledgeBackend:
         lines = await listing.lines(project, self._caller.agent, uri, first=first, last=last)
         return Text(lines.text, lines.first, lines.last, lines.total)
 
+    async def document(self, project: str, uri: str) -> Document:
+        """Read the row of a document from Postgres."""
+        listing = self._knowledge.reading(self._caller, project)
+        return _document(await listing.document(project, self._caller.agent, uri))
+
     async def documents(self, page: tools.List) -> Page:
         """List documents from Postgres."""
         listing = self._knowledge.reading(self._caller, page.project)
@@ -170,10 +180,7 @@ class KnowledgeBackend:
             limit=page.limit + 1,
         )
         listed = rows[: page.limit]
-        documents = [
-            Document(row.uri, row.kind, row.title, row.lines, row.updated_at.isoformat())
-            for row in listed
-        ]
+        documents = [_document(row) for row in listed]
         return Page(documents, listed[-1].cursor if len(rows) > page.limit else None)
 
     async def remember(self, document: tools.Remember) -> Change:
@@ -213,15 +220,14 @@ class KnowledgeBackend:
         )
 
     async def change(self, project: str, token: str) -> Change:
-        """Read the state of a change from the ledger."""
+        """Read the state of a change from the ledger, or from the accepted changes."""
         from runtime.errors import MalformedEvent, UsageError  # noqa: PLC0415
 
-        listing = self._knowledge.reading(self._caller, project)
         try:
-            row = await listing.change(project, token)
+            change = await self._knowledge.change(self._caller, project, token)
         except MalformedEvent as error:
             raise UsageError(error.message, "use the token that `remember` returned") from None
-        return Change(token, "waiting" if row is None else row.state)
+        return Change(token, change.state)
 
     def _agent(self, *, private: bool) -> str | None:
         from runtime.errors import UsageError  # noqa: PLC0415
@@ -245,6 +251,10 @@ class KnowledgeBackend:
         if problem is not None:
             return Change(token, "rejected", problem.detail)
         return Change(token, getattr(outcome.data, "outcome", "indexed"))
+
+
+def _document(row: DocumentRow) -> Document:
+    return Document(row.uri, row.kind, row.title, row.lines, row.updated_at.isoformat())
 
 
 def _question(search: tools.Search) -> Question:

@@ -33,11 +33,15 @@ class Opener:
 
     The order is: the gateway at ``HEADRACE_URL``, configured servers, those of a running `up`. If
     there are none, `up` starts as a process of its own, which ends after ``idle`` (ISO 8601).
+    ``text_only``: see ``Access``.
     """
 
-    def __init__(self, project: str | None, *, may_publish: bool, idle: str) -> None:
+    def __init__(
+        self, project: str | None, *, may_publish: bool, idle: str, text_only: bool = False
+    ) -> None:
         self._project = project
         self._may_publish = may_publish
+        self._text_only = text_only
         self._idle = idle
         self._stage = "loading"
         self._backend: asyncio.Future[Backend] | None = None
@@ -48,7 +52,7 @@ class Opener:
     @property
     def access(self) -> Access:
         """Access of the user of this process, who needs no API key for servers of their own."""
-        return Access(self._project, self._may_publish, self.open)
+        return Access(self._project, self._may_publish, self.open, self._text_only)
 
     async def open(self, report: Progress) -> Backend:
         """Return the backend; while it is being opened, report the stage.
@@ -111,10 +115,11 @@ class Opener:
     @asynccontextmanager
     async def _connected_here(self) -> AsyncIterator[Backend]:
         from gateway.auth.callers import Caller, Right  # noqa: PLC0415  # see _SLOW_MODULES
-        from gateway.clients import open_gateway  # noqa: PLC0415
+        from gateway.clients import open_gateway, projects_of  # noqa: PLC0415
         from gateway.knowledge import Knowledge  # noqa: PLC0415
         from gateway.servers import announced_pid, stack  # noqa: PLC0415
         from gateway.session import load_settings  # noqa: PLC0415
+        from store.views.batches import Batches  # noqa: PLC0415
         from store.views.listing import Listing  # noqa: PLC0415
 
         settings = load_settings(quiet=True)
@@ -126,7 +131,8 @@ class Opener:
         rights = {Right.ASK, Right.READ} | ({Right.PUBLISH} if self._may_publish else set())
         caller = Caller("local", self._project, None, frozenset(rights))
         async with stack(running) as ready, open_gateway(ready) as (client, database):
-            knowledge = Knowledge(client, Listing(database), ready.gateway)
+            batches = Batches(database, projects_of(database, ready))
+            knowledge = Knowledge(client, Listing(database), batches, ready.gateway)
             yield KnowledgeBackend(caller, knowledge)
 
     async def _running(self, settings: Settings) -> Settings:

@@ -89,6 +89,11 @@ class RemoteBackend:
         lines = response.text.split("\n")[: end - start + 1]
         return Text("\n".join(lines), start, end, total)
 
+    async def document(self, project: str, uri: str) -> Document:
+        """Read the row of a document."""
+        response = await self._send("GET", _path(project, "/document"), params={"uri": uri})
+        return _document_of(response.json())
+
     async def documents(self, page: tools.List) -> Page:
         """List documents."""
         wanted = {
@@ -100,13 +105,7 @@ class RemoteBackend:
         }
         params = {name: value for name, value in wanted.items() if value}
         listed = (await self._send("GET", _path(page.project, "/documents"), params=params)).json()
-        documents = [
-            Document(
-                row["uri"], row["kind"], row.get("title"), int(row["lines"]), row["updated_at"]
-            )
-            for row in listed["items"]
-        ]
-        return Page(documents, listed.get("next"))
+        return Page([_document_of(row) for row in listed["items"]], listed.get("next"))
 
     async def remember(self, document: tools.Remember) -> Change:
         """Publish a document."""
@@ -205,6 +204,10 @@ def _range_of(response: httpx2.Response) -> tuple[int, int, int]:
 
 def _path(project: str, rest: str = "") -> str:
     return f"/v1/projects/{quote(project, safe='')}{rest}"
+
+
+def _document_of(row: Mapping[str, Any]) -> Document:
+    return Document(row["uri"], row["kind"], row.get("title"), int(row["lines"]), row["updated_at"])
 
 
 def _change_of(row: Mapping[str, Any]) -> Change:

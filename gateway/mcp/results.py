@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from runtime.errors import HeadraceError
 
 __all__ = [
+    "Object",
+    "Refusal",
     "answer_object",
     "change_object",
     "documents_object",
     "documents_that_fit",
     "error_object",
     "lines_object",
+    "refusal_of",
     "render",
     "status_object",
     "tokens",
@@ -36,6 +39,36 @@ _ROUND = 4
 _LONGEST_NAME = 200
 _SMALL_SHARE = 5
 Object = dict[str, Any]
+
+
+class Refusal(Exception):
+    """A request that failed, as its result describes it.
+
+    Args:
+        code: kind of the error.
+        detail: what happened, without a full stop.
+        remedy: advice, without a full stop.
+        retry_after_s: time after which the same request may succeed. None if it is unknown.
+        is_temporary: True if the request is right, and only the server could not carry it out.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        remedy: str = "",
+        *,
+        retry_after_s: float | None = None,
+        is_temporary: bool = False,
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.is_temporary = is_temporary
+        self.error: Object = {"code": code, "detail": detail}
+        if remedy:
+            self.error["remedy"] = remedy
+        if retry_after_s is not None:
+            self.error["retry_after_s"] = retry_after_s
 
 
 def tokens(text: str) -> int:
@@ -189,15 +222,23 @@ def status_object(status: ProjectStatus) -> Object:
     return fields
 
 
-def error_object(error: HeadraceError) -> Object:
+def error_object(error: HeadraceError | Refusal) -> Object:
     """Object for an error: the line that the command line prints, in its parts."""
-    fields: Object = {"code": error.code, "detail": error.message}
-    if error.remedy:
-        fields["remedy"] = error.remedy
+    return {"error": (error if isinstance(error, Refusal) else refusal_of(error)).error}
+
+
+def refusal_of(error: HeadraceError) -> Refusal:
+    """Convert an error of an operation."""
+    from runtime.errors import Retryable  # noqa: PLC0415  # `tools/list` must not wait for it
+
     retry_after = getattr(error, "retry_after", None)
-    if retry_after is not None:
-        fields["retry_after_s"] = retry_after.total_seconds()
-    return {"error": fields}
+    return Refusal(
+        error.code,
+        error.message,
+        error.remedy,
+        retry_after_s=None if retry_after is None else retry_after.total_seconds(),
+        is_temporary=retry_after is not None or isinstance(error, Retryable),
+    )
 
 
 def render(shown: Mapping[str, Any]) -> str:

@@ -1,75 +1,120 @@
-"""MCP server over stdio and HTTP: a request is one operation of a backend, and its result a page.
+"""MCP server: a request is one operation of a backend, and its result a page.
 
 Nothing is kept between two requests, so any process can handle any of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
     TextContent,
     Tool,
 )
 from pydantic import ValidationError
-from starlette.requests import Request
-from starlette.responses import Response
 
-from gateway.mcp import results, tools
+from gateway.mcp import resources, results, tools
 from gateway.mcp.backends import Access, Backend
+from gateway.mcp.results import Refusal
 
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
-
-__all__ = ["McpApp", "create_server", "mcp_app", "serve_stdio"]
+__all__ = ["AccessOf", "Call", "Context", "Observe", "create_server", "serve_stdio"]
 
 _log = logging.getLogger(__name__)
-_ACCESS = "headrace.mcp_access"
-_LIST_TTL_MS = 60_000
+_LIST_HINT = CacheHint(ttl_ms=60_000)
+_OK = "ok"
+_CANCELLED = "Cancelled"
+_DEFECT = "InternalError"
+_RESOURCE = "resource"
+_COMPLETION = "completion"
+_NO_TOOL = "none"
+_SHOWN = 200
+_LONGEST_QUESTION = 2_000
+_PROMPT = Prompt(
+    name=tools.PROMPT,
+    title="Ask with sources",
+    description="Answer a question from the index, with a citation for each claim.",
+    arguments=[PromptArgument(name="question", description="The question.", required=True)],
+)
+T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 AccessOf = Callable[[Context], Awaitable[Access]]
 
 
-def create_server(access_of: AccessOf, project: str | None = None) -> Server[Any]:
+@dataclass(slots=True)
+class Call:
+    """A finished request for a tool, a resource or a completion.
+
+    ``tool`` is the name of the tool, `none` if there is no such tool, `resource` or `completion`.
+    ``outcome`` is `ok`, or the code of the error. ``tokens`` is an upper bound for the text of the
+    result.
+    """
+
+    tool: str
+    outcome: str = _DEFECT
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+Observe = Callable[[Context, Call], None]
+"""Receives every call after its end."""
+
+
+def create_server(
+    access_of: AccessOf, project: str | None = None, observe: Observe | None = None
+) -> Server[Any]:
     """Create the server of one transport; ``access_of`` returns the access of a request."""
-
-    async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        access = await access_of(context)
-        listed = tools.definitions(
-            with_project=access.project is None, with_changes=access.may_publish
-        )
-        return ListToolsResult(tools=[Tool.model_validate(tool) for tool in listed])
-
-    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
-        access = await access_of(context)
-        shown = await _call(context, access, params.name, params.arguments or {})
-        return CallToolResult(
-            content=[TextContent(type="text", text=results.render(shown))],
-            structured_content=shown,
-            is_error="error" in shown,
-        )
-
+    handlers = _Handlers(access_of, observe)
     return Server(
         "headrace",
         version=version("headrace"),
         title="Headrace",
         instructions=tools.instructions(project),
-        cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS)},
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        cache_hints={
+            "tools/list": _LIST_HINT,
+            "resources/list": _LIST_HINT,
+            "resources/templates/list": _LIST_HINT,
+            "prompts/list": _LIST_HINT,
+        },
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_completion=handlers.complete,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
     )
 
 
@@ -84,89 +129,156 @@ async def serve_stdio(access: Access) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-class McpApp:
-    """ASGI application for the path of MCP, without sessions; every response is JSON.
+class _Handlers:
+    """Handlers of the requests of the protocol. The lists reach no backend."""
 
-    The application that mounts it enters ``running`` for its lifetime, and checks hosts.
-    """
+    def __init__(self, access_of: AccessOf, observe: Observe | None) -> None:
+        self._access_of = access_of
+        self._observe = observe
 
-    def __init__(self, access_for: Callable[[Request], Awaitable[Access]]) -> None:
-        self._access_for = access_for
-        self._manager: StreamableHTTPSessionManager | None = None
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Handle requests until the context ends."""
-        manager = StreamableHTTPSessionManager(
-            create_server(_access_of_request), json_response=True, stateless=True
+    async def list_tools(
+        self, context: Context, _: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        access = await self._access_of(context)
+        listed = tools.definitions(
+            with_project=access.project is None, with_changes=access.may_publish
         )
-        async with manager.run():
-            self._manager = manager
+        return ListToolsResult(tools=[Tool.model_validate(tool) for tool in listed])
+
+    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        access = await self._access_of(context)
+        with self._observed(
+            context, params.name if params.name in tools.TOOLS else _NO_TOOL
+        ) as call:
             try:
-                yield
-            finally:
-                self._manager = None
+                arguments = _arguments(access, params.name, params.arguments or {})
+                shown = await _operate(context, access, lambda backend: _run(backend, arguments))
+                call.outcome = _OK
+            except Refusal as refusal:
+                shown = results.error_object(refusal)
+                call.outcome = refusal.code
+            text = results.render(shown)
+            call.tokens = results.tokens(text)
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)],
+            structured_content=None if access.text_only else shown,
+            is_error="error" in shown,
+        )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; raises as ``access_for``, before anything is sent."""
-        if self._manager is None:
-            raise RuntimeError("enter McpApp.running() first")
-        request = Request(scope, receive)
-        scope[_ACCESS] = await self._access_for(request)
-        if scope["method"] != "POST":  # GET would open a stream that never has a message
-            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
-            return
-        body = await request.body()  # the SDK would make a defect of an error in `receive`
-        await self._manager.asgi_app(scope, _replayed(body, receive), send)
+    async def list_resources(
+        self, _: Context, params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        return ListResourcesResult(resources=list(resources.RESOURCES))
+
+    async def list_templates(
+        self, _: Context, params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        return ListResourceTemplatesResult(resource_templates=list(resources.TEMPLATES))
+
+    async def read_resource(
+        self, context: Context, params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        access = await self._access_of(context)
+        with self._observed(context, _RESOURCE) as call, _errors(call, params.uri):
+            address = resources.parse(params.uri, access.project)
+            contents = await _operate(
+                context, access, lambda backend: resources.read(backend, address, params.uri)
+            )
+            call.tokens = sum(results.tokens(content.text) for content in contents)
+        return ReadResourceResult(contents=[*contents])
+
+    async def complete(self, context: Context, params: CompleteRequestParams) -> CompleteResult:
+        access = await self._access_of(context)
+        with self._observed(context, _COMPLETION) as call, _errors(call):
+            completion = await _completion(context, access, params)
+        return CompleteResult(completion=completion)
+
+    async def list_prompts(
+        self, _: Context, params: PaginatedRequestParams | None
+    ) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[_PROMPT])
+
+    async def get_prompt(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        access = await self._access_of(context)
+        arguments = params.arguments or {}
+        question = arguments.get("question", "").strip()
+        if params.name != tools.PROMPT:
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {params.name[:_SHOWN]!r}")
+        if arguments.keys() != {"question"} or not 0 < len(question) <= _LONGEST_QUESTION:
+            raise MCPError(
+                INVALID_PARAMS,
+                f"the argument is question, of 1 to {_LONGEST_QUESTION:,} characters",
+            )
+        question = question.encode(errors="replace").decode()  # a lone surrogate can't be sent
+        text = TextContent(type="text", text=tools.prompt_text(question, access.project))
+        return GetPromptResult(
+            description=_PROMPT.description, messages=[PromptMessage(role="user", content=text)]
+        )
+
+    @contextmanager
+    def _observed(self, context: Context, tool: str) -> Iterator[Call]:
+        call = Call(tool)
+        began = time.perf_counter()
+        try:
+            yield call
+        except asyncio.CancelledError:
+            call.outcome = _CANCELLED
+            raise
+        finally:
+            call.seconds = time.perf_counter() - began
+            if self._observe is not None:
+                self._observe(context, call)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Receive a body that was read already, and then what follows it."""
-    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+@contextmanager
+def _errors(call: Call, uri: str = "") -> Iterator[None]:
+    """Turn a refusal into an error of the protocol, because the result has no place for it."""
+    try:
+        yield
+        call.outcome = _OK
+    except Refusal as refusal:
+        call.outcome = refusal.code
+        code = INTERNAL_ERROR if refusal.is_temporary else INVALID_PARAMS
+        line = results.render(results.error_object(refusal))
+        facts = {"uri": uri[:_SHOWN].encode(errors="replace").decode()} if uri else {}
+        raise MCPError(code, line, refusal.error | facts) from None
 
-    async def replayed() -> Message:
-        return parts.pop() if parts else await receive()
 
-    return replayed
+def _arguments(access: Access, name: str, arguments: Mapping[str, Any]) -> tools.Arguments:
+    """Check the arguments of a tool.
 
-
-def mcp_app(access_for: Callable[[Request], Awaitable[Access]]) -> McpApp:
-    """Create the application for MCP over HTTP.
-
-    ``access_for`` returns the access of a request by its Authorization header. It raises an error
-    that the mounting application turns into a response (401, 429).
+    Raises:
+        Refusal: the caller has no such tool or project, or an argument is wrong.
     """
-    return McpApp(access_for)
-
-
-async def _access_of_request(context: Context) -> Access:
-    assert context.request is not None  # the transport always has one
-    access: Access = context.request.scope[_ACCESS]
-    return access
-
-
-async def _call(
-    context: Context, access: Access, name: str, arguments: Mapping[str, Any]
-) -> results.Object:
-    """Run a tool. An error is an object too: the model can correct its call."""
     tool = tools.TOOLS.get(name)
     if tool is None or (tool.changes and not access.may_publish):
-        return _refusal("UnknownTool", f"there is no tool {name[:80]!r}", "see tools/list")
+        raise Refusal("UnknownTool", f"there is no tool {name[:_SHOWN]!r}", "see tools/list")
     fields = dict(arguments)
     allowed = access.project
     if allowed is not None and fields.setdefault("project", allowed) != allowed:
-        return _refusal(
+        raise Refusal(
             "UnknownProject",
-            f"there is no project {str(fields['project'])[:80]!r}",
+            f"there is no project {str(fields['project'])[:_SHOWN]!r}",
             "leave `project` out",
         )
     try:
-        parsed = tool.arguments.model_validate(fields)
+        return tool.arguments.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "arguments"
-        return _refusal("InvalidArguments", f"{where}: {first['msg']}", "correct the arguments")
+        raise Refusal(
+            "InvalidArguments", f"{where}: {first['msg']}", "correct the arguments"
+        ) from None
 
+
+async def _operate(
+    context: Context, access: Access, operate: Callable[[Backend], Awaitable[T]]
+) -> T:
+    """Open the backend with reports of progress, and run an operation.
+
+    Raises:
+        Refusal: the operation, or opening the backend, failed.
+    """
     from runtime.errors import HeadraceError  # noqa: PLC0415  # `tools/list` must not wait for it
 
     count = 0
@@ -177,17 +289,43 @@ async def _call(
         await context.session.report_progress(count, None, line)
 
     try:
-        return await _run(await access.open(report), parsed)
+        return await operate(await access.open(report))
     except HeadraceError as error:
-        return results.error_object(error)
+        raise results.refusal_of(error) from None
     except Exception as error:  # noqa: BLE001  # a defect must not end the session
-        _log.exception("mcp.defect in %s", name)
+        _log.exception("mcp.defect in %s", context.method)
         detail = f"unexpected {type(error).__name__}"
-        return _refusal("InternalError", detail, "the log of the server has the details")
+        remedy = "the log of the server has the details"
+        raise Refusal(_DEFECT, detail, remedy, is_temporary=True) from None
 
 
-def _refusal(code: str, detail: str, remedy: str) -> results.Object:
-    return {"error": {"code": code, "detail": detail, "remedy": remedy}}
+async def _completion(
+    context: Context, access: Access, params: CompleteRequestParams
+) -> Completion:
+    """Complete a variable of a template. Those without a list to choose from have no values.
+
+    Raises:
+        Refusal: there is no such template or prompt.
+    """
+    reference, argument, allowed = params.ref, params.argument, access.project
+    if isinstance(reference, PromptReference):
+        kind, name, names = "prompt", reference.name, {tools.PROMPT}
+    else:
+        templates = {template.uri_template for template in resources.TEMPLATES}
+        kind, name, names = "template", reference.uri, templates
+    if name not in names:
+        raise Refusal("NotFound", f"there is no {kind} {name[:_SHOWN]!r}", f"list the {kind}s")
+    if (kind, argument.name) == ("template", "uri"):
+        chosen = (params.context.arguments if params.context else None) or {}
+        project = resources.project_of(
+            chosen.get("project") or allowed or tools.USUAL_PROJECT, allowed
+        )
+        values, has_more = await _operate(
+            context, access, lambda backend: resources.complete(backend, project, argument.value)
+        )
+        return Completion(values=values, has_more=has_more)
+    is_begun = argument.name == "project" and (allowed or "").startswith(argument.value)
+    return Completion(values=[allowed] if allowed and is_begun else [], has_more=False)
 
 
 async def _run(backend: Backend, arguments: tools.Arguments) -> results.Object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 
@@ -14,6 +13,7 @@ from gateway.web.highlights import Line, highlighted
 from gateway.web.presentation import address, outside_link
 from gateway.web.visits import Problem, Visit
 from runtime.errors import HeadraceError, NotFound
+from store.views.listing import ChangeRow, ChunkRow
 
 __all__ = ["show_document", "show_list"]
 
@@ -32,7 +32,7 @@ class _Row:
     line: Line
     marked: bool
     band: int
-    chunk: Any | None
+    chunk: ChunkRow | None
 
 
 async def show_list(visit: Visit) -> Response:
@@ -98,7 +98,6 @@ async def show_document(visit: Visit) -> Response:
         marked=marked,
         chunks=chunks,
         changes=await _changes(visit, uri),
-        permalink=outside_link(getattr(document, "permalink", None)),
         links={
             name: outside_link(str(value))
             for name, value in document.metadata.items()
@@ -109,7 +108,7 @@ async def show_document(visit: Visit) -> Response:
     )
 
 
-async def _changes(visit: Visit, uri: str) -> Sequence[Any]:
+async def _changes(visit: Visit, uri: str) -> Sequence[ChangeRow]:
     """Former changes; the document is shown without them if they can't be read."""
     try:
         return await visit.changes(uri=uri, limit=_CHANGES)
@@ -134,7 +133,7 @@ def _first(visit: Visit, marked: tuple[int, int] | None) -> int:
 
 
 def _rows(
-    lines: Sequence[Line], marked: tuple[int, int] | None, chunks: Sequence[Any]
+    lines: Sequence[Line], marked: tuple[int, int] | None, chunks: Sequence[ChunkRow]
 ) -> list[_Row]:
     starts = {chunk.start_line: chunk for chunk in reversed(chunks)}
     bands = {

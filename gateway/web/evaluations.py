@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from gateway.web.visits import Visit
+from store.generations.evaluations import Evaluation
 
 __all__ = ["compare", "differences", "show"]
 
@@ -57,7 +58,7 @@ async def compare(visit: Visit) -> Response:
     )
 
 
-def differences(before: Any | None, after: Any) -> list[Difference]:
+def differences(before: Evaluation | None, after: Evaluation) -> list[Difference]:
     """Questions of both evaluations, largest loss first; without ``before``, worst score first."""
     former = {} if before is None else _scores(before)
     latter = _scores(after)
@@ -77,9 +78,8 @@ def differences(before: Any | None, after: Any) -> list[Difference]:
     return sorted(rows, key=lambda row: (row.change, row.question))
 
 
-def _scores(evaluation: Any) -> Mapping[str, Mapping[str, Any]]:
-    questions: Sequence[Any] = evaluation.questions
+def _scores(evaluation: Evaluation) -> Mapping[str, Mapping[str, Any]]:
     return {
         question.id: {"text": question.text, "ndcg": question.ndcg, "uris": question.uris}
-        for question in questions
+        for question in evaluation.questions
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
+from events.replays import ReplayState
 from gateway.web.visits import Visit
 from runtime.errors import UsageError
 
@@ -25,10 +26,11 @@ async def replay(visit: Visit) -> Response:
     options: dict[str, Any] = {name: visit.sent(name) or None for name in _FIELDS}
     if visit.sent("action") != "start":
         plan = await visit.operations.start_replay(visit.project, **options, dry_run=True)
-        if hasattr(plan, "has_ended"):  # it takes long, so its progress is shown
+        if isinstance(plan, ReplayState):  # it takes long, so its progress is shown
             return visit.redirect("/generations", project=visit.project, replay=plan.id)
         return await _render(visit, plan=plan, options=options)
     started = await visit.operations.start_replay(visit.project, **options)
+    assert isinstance(started, ReplayState)  # only an estimate returns a plan
     return visit.redirect("/generations", project=visit.project, replay=started.id)
 
 
@@ -61,7 +63,7 @@ async def change(visit: Visit) -> Response:
     return visit.redirect("/generations", project=visit.project, replay=state.id)
 
 
-def _plan_of(state: Any | None) -> Mapping[str, Any] | None:
+def _plan_of(state: ReplayState | None) -> Mapping[str, Any] | None:
     """Estimate that a state has as its result. Returns None if it has none."""
     if state is None or state.operation != "plan" or not state.result:
         return None
@@ -75,13 +77,12 @@ def _text(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def _render(visit: Visit, **values: Any) -> Response:
-    rows: Sequence[Any] = await visit.operations.generations(visit.project)
+    rows = await visit.operations.generations(visit.project)
     replay_id = visit.parameter("replay")
     states = [state for state in await visit.operations.replays() if state.project == visit.project]
+    shown = next((state for state in states if not state.has_ended), None)
     if replay_id:
         shown = await visit.operations.replay(replay_id)
-    else:
-        shown = next((state for state in states if not state.has_ended), None)
     live = next((row for row in rows if row.state == "live"), None)
     empty = dict.fromkeys(_FIELDS)
     frame = {

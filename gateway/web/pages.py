@@ -23,21 +23,11 @@ from gateway.web import (
     sources,
     streams,
 )
-from gateway.web.interfaces import Batches, Knowledge, Operations, Session, Sessions, Site
 from gateway.web.presentation import environment, static_files
-from gateway.web.visits import Problem, Visit, read_form
+from gateway.web.visits import Problem, Site, Visit, read_form
 from runtime.errors import Forbidden, HeadraceError, Unauthenticated, UnknownProject
 
-__all__ = [
-    "CONTENT_SECURITY_POLICY",
-    "Batches",
-    "Knowledge",
-    "Operations",
-    "Session",
-    "Sessions",
-    "Site",
-    "pages",
-]
+__all__ = ["CONTENT_SECURITY_POLICY", "pages"]
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from starlette.responses import Response
 
 from gateway.web.visits import Visit
 from runtime.errors import NotFound
+from store.views.batches import BatchProgress, RejectedChange
+from store.views.listing import SourceRow
 
 __all__ = ["show", "show_batch"]
 
@@ -32,7 +31,7 @@ async def show_batch(visit: Visit) -> Response:
     """Show the progress of one batch, counted in the ledger, and its rejected changes."""
     batch = visit.parameter("id")
     progress = await visit.batches.progress(visit.project, batch)
-    rejected: Sequence[Any] = []
+    rejected: list[RejectedChange] = []
     if progress.rejected:
         rejected = await visit.batches.rejected(visit.project, batch, agent=visit.caller.agent)
     return visit.render(
@@ -44,7 +43,7 @@ async def show_batch(visit: Visit) -> Response:
     )
 
 
-async def _progress(visit: Visit, row: Any) -> Any | None:
+async def _progress(visit: Visit, row: SourceRow) -> BatchProgress | None:
     """Progress of the last sync of a source. Returns None if nothing of it is counted."""
     if row.batch is None:
         return None

@@ -9,6 +9,8 @@ from typing import Any
 from starlette.responses import Response
 
 from events.streams.dead_letters import instant_of
+from events.streams.letter_selection import LetterCount
+from gateway.operations.letters import Letter
 from gateway.web.presentation import address, environment
 from gateway.web.visits import Visit
 from runtime.errors import UsageError
@@ -96,7 +98,6 @@ async def apply(visit: Visit) -> Response:
     operations = visit.operations
     work = operations.redrive if action == "redrive" else operations.drop
     ids = visit.form.get("id", ())
-    outcomes: Sequence[Any]
     if ids:
         outcomes = await work(list(ids))
     else:
@@ -148,7 +149,7 @@ async def _followed(visit: Visit, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _event_lines(letter: Any) -> list[dict[str, Any]]:
+def _event_lines(letter: Letter) -> list[dict[str, Any]]:
     """Lines of the event; those with the name of the wrong field are ``wrong``.
 
     The detail of a malformed event begins with its type and the path of the field.
@@ -186,7 +187,7 @@ def _filter(names: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _selects(names: Mapping[str, str], row: Any) -> bool:
+def _selects(names: Mapping[str, str], row: LetterCount) -> bool:
     return (
         names["topic"] in ("", row.topic)
         and names["error"] in ("", row.error)

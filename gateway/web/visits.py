@@ -7,14 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from gateway.auth.callers import Caller, Right
-from gateway.web.interfaces import Batches, Operations, Session, Site
+from gateway.auth.sessions import Session, Sessions
+from gateway.knowledge import Knowledge
+from gateway.operations.operations import Operations
 from gateway.web.presentation import address, environment
 from runtime.errors import (
     Conflict,
@@ -31,9 +33,15 @@ from runtime.errors import (
     UnknownProject,
     UsageError,
 )
+from runtime.intervals import TTLCache
+from store.views.batches import Batches
+from store.views.listing import ChangeRow, CollectionRow, Listing, ProjectRow
 
-__all__ = ["SCREENS", "Problem", "Screen", "Visit", "read_form", "status_of"]
+__all__ = ["SCREENS", "Problem", "Screen", "Site", "Visit", "read_form", "status_of"]
 
+T = TypeVar("T")
+
+_REMEMBERED_SECONDS = 5.0
 _FORM_BYTES = 256 * 1024
 _FORM_FIELDS = 1_000
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -95,6 +103,23 @@ def status_of(error: HeadraceError) -> int:
     return next(kinds, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
+@dataclass(frozen=True)
+class Site:
+    """Everything that the pages use.
+
+    ``operations`` is None in a process without ``--operator``. ``remembered`` keeps what the frame
+    of every page shows, for a few seconds.
+    """
+
+    sessions: Sessions
+    knowledge: Knowledge
+    batches: Batches
+    operations: Operations | None = None
+    remembered: TTLCache[tuple[str, ...], Sequence[object]] = field(
+        default_factory=lambda: TTLCache(_REMEMBERED_SECONDS)
+    )
+
+
 @dataclass
 class Visit:
     """One request of a logged-in browser, and everything that its handler needs."""
@@ -103,7 +128,7 @@ class Visit:
     site: Site
     session: Session
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    projects: Sequence[Any] = ()
+    projects: Sequence[ProjectRow] = ()
     project: str = ""
     warnings: Sequence[str] = ()
 
@@ -113,7 +138,7 @@ class Visit:
         return self.session.caller
 
     @property
-    def listing(self) -> Any:
+    def listing(self) -> Listing:
         """Listing of the documents that the caller may read."""
         return self.site.knowledge.reading(self.caller, self.project)
 
@@ -123,12 +148,9 @@ class Visit:
         self.site.knowledge.reading(self.caller, self.project)
         return self.site.batches
 
-    async def changes(self, **conditions: Any) -> Sequence[Any]:
+    async def changes(self, **conditions: Any) -> Sequence[ChangeRow]:
         """Changes of the project from the ledger, newest first."""
-        rows: Sequence[Any] = await self.listing.changes(
-            self.project, self.caller.agent, **conditions
-        )
-        return rows
+        return await self.listing.changes(self.project, self.caller.agent, **conditions)
 
     @property
     def operations(self) -> Operations:
@@ -176,15 +198,15 @@ class Visit:
             self.warnings = await self.remembered("warnings", self._read_warnings)
 
     async def remembered(
-        self, name: str, read: Callable[[], Awaitable[Sequence[Any]]]
-    ) -> Sequence[Any]:
+        self, name: str, read: Callable[[], Awaitable[Sequence[T]]]
+    ) -> Sequence[T]:
         """Return what was read for this caller and project in the last seconds, or read it.
 
         The frame of every page needs it, also while a question is typed. A server that can't be
         reached costs no page: the result is empty then.
         """
         key = (name, self.caller.key_id, self.project)
-        kept = self.site.remembered.get(key)
+        kept = cast("Sequence[T] | None", self.site.remembered.get(key))
         if kept is None:
             try:
                 kept = await read()
@@ -193,16 +215,14 @@ class Visit:
             self.site.remembered.put(key, kept)
         return kept
 
-    async def read_collections(self) -> Sequence[Any]:
+    async def read_collections(self) -> Sequence[CollectionRow]:
         """Collections of the project."""
-        collections: Sequence[Any] = await self.listing.collections(self.project, self.caller.agent)
-        return collections
+        return await self.listing.collections(self.project, self.caller.agent)
 
-    async def _read_projects(self) -> Sequence[Any]:
+    async def _read_projects(self) -> Sequence[ProjectRow]:
         listing = self.site.knowledge.reading(self.caller)
         if self.caller.project is None:
-            projects: Sequence[Any] = await listing.projects()
-            return projects
+            return await listing.projects()
         return [await listing.project(self.caller.project, self.caller.agent)]
 
     async def _read_warnings(self) -> Sequence[str]:

@@ -121,7 +121,8 @@ class Answering:
             partition=delivery.partition,
         )
         failpoint("answering.replied")
-        metrics.QUESTION_SECONDS.observe(perf_counter() - began_at, mode=event.data.mode)
+        seconds = perf_counter() - began_at
+        metrics.QUESTION_SECONDS.observe(seconds, delivery.span, mode=event.data.mode)
         _count(event.data, reply)
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:

@@ -1,4 +1,4 @@
-"""Periodic maintenance by the archiver: trim streams, compact the archive, release contents."""
+"""Periodic maintenance by the archiver: trim streams, compact the archive, release rows."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from store.documents.contents import release_contents
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
 from store.purge.projects import DeletedProjects, remove_project
+from store.views.batches import Batches
 
 __all__ = ["Archiving", "Housekeeping"]
 
@@ -71,6 +72,7 @@ class Housekeeping:
         self._tasks = [
             _due("trimming", _TRIM_EVERY, self.trim),
             _due("releasing", _RELEASE_EVERY, self.release),
+            _due("batches", _RELEASE_EVERY, self.forget_handled),
             _due("merging", _COUNT_EVERY, self.merge),
             _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
@@ -117,6 +119,12 @@ class Housekeeping:
         for project in await DeletedProjects(self._database).all():
             if project.deleted_at < before:
                 await remove_project(self._database, self._archive, project.id)
+
+    async def forget_handled(self) -> None:
+        """Delete the records of published changes that the ledger has."""
+        projects = Projects(self._database)
+        for project in await projects.all():
+            await Batches(self._database, projects).forget_handled_changes(project)
 
     async def release(self) -> None:
         """Delete contents from Postgres that were sent by reference, are archived and old."""

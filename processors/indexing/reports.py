@@ -108,7 +108,7 @@ class Reporter:
         failpoint("indexing.requested")
         for delivery, data in results:
             delivery.acknowledge()
-            _count(delivery.topic.lane, data)
+            _count(delivery, data)
 
     async def _request_vectors(self, results: Sequence[Result], generation_id: int) -> None:
         by_lane: defaultdict[Lane, list[DocumentChunked]] = defaultdict(list)
@@ -179,10 +179,12 @@ def result_of(
     )
 
 
-def _count(lane: Lane, data: DocumentIndexedData) -> None:
+def _count(delivery: Change, data: DocumentIndexedData) -> None:
+    lane = delivery.topic.lane
     metrics.CHANGES.inc(outcome=data.outcome, lane=lane)
+    # the current span is that of the whole batch
     metrics.FRESHNESS_SECONDS.observe(
-        data.searchable_after_ms / 1000, lane=lane, project=data.project
+        data.searchable_after_ms / 1000, delivery.span, lane=lane, project=data.project
     )
     log.debug(
         "document.indexed",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
@@ -195,10 +196,13 @@ def unknown_project(name: str) -> UnknownProject:
 class Projects:
     """Ids of projects, cached for a short time.
 
-    ``recipe``: recipe of a new project's first generation; without it, no project can be created.
+    ``recipe``: recipe of a new project's first generation, or a function that returns it; the
+    function may take long. Without it, no project can be created.
     """
 
-    def __init__(self, database: Database, recipe: Recipe | None = None) -> None:
+    def __init__(
+        self, database: Database, recipe: Recipe | Callable[[], Recipe] | None = None
+    ) -> None:
         self._database = database
         self._recipe = recipe
         self._ids: TTLCache[str, int] = TTLCache(REMEMBERED.total_seconds())
@@ -237,6 +241,8 @@ class Projects:
 
     async def _create(self, name: str) -> int:
         assert self._recipe is not None, "a project needs a recipe for its first generation"
+        if not isinstance(self._recipe, Recipe):
+            self._recipe = await asyncio.to_thread(self._recipe)
         recipe = self._recipe
         models = json.dumps(dict(recipe.models))
         async with self._database.connection() as connection:

@@ -22,6 +22,7 @@ _TABLES = (
     "vector_cache",
     "ledger",
     "batches",
+    "batch_changes",
     "contents",
     "outbox",
     "sources",

@@ -41,6 +41,30 @@ set
     ended_at = case when $7 then clock_timestamp() else ended_at end
 where project_id = $1 and id = $2
 
+-- name: begin_for_gateway
+insert into batches (project_id, id, started_by) values ($1, $2, $3)
+on conflict (project_id, id) do nothing
+
+-- name: add_changes
+insert into batch_changes (project_id, batch, partition, position)
+select $1, $2, n.*
+from unnest($3::smallint[], $4::bigint[]) as n
+on conflict do nothing
+
+-- name: forget_handled_changes
+-- The ledger has them, with their batch.
+with gone as (
+    delete from batch_changes c
+    using ledger l
+    where
+        c.project_id = $1
+        and l.project_id = c.project_id
+        and l.partition = c.partition
+        and l.position = c.position
+    returning 1
+)
+select count(*)::int from gone
+
 -- name: progress
 -- The rates are those of the last minute, and from the first outcome of the batch to the last.
 with outcomes as (
@@ -57,11 +81,23 @@ with outcomes as (
         max(handled_at) as last_at
     from ledger
     where project_id = $1 and batch = $2
+), unhandled as (
+    select count(*) as changes
+    from batch_changes c
+    where
+        c.project_id = $1
+        and c.batch = $2
+        and not exists (
+            select
+            from ledger l
+            where
+                l.project_id = c.project_id and l.partition = c.partition and l.position = c.position
+        )
 )
 select
     o.indexed::int, o.superseded::int, o.rejected::int, o.chunks_added::bigint, o.tokens_embedded,
     o.cost_usd, b.began_at, b.ended_at,
-    coalesce(b.published, 0) as published,
+    greatest(coalesce(b.published, 0), o.handled + u.changes) as published,
     coalesce(b.duplicates, 0) as duplicates,
     o.recent / least(
         60, greatest(1, extract(epoch from clock_timestamp() - coalesce(o.first_at, clock_timestamp())))
@@ -70,8 +106,9 @@ select
         o.handled / greatest(1, extract(epoch from o.last_at - least(b.began_at, o.first_at))), 0
     )::float8 as overall_per_s
 from outcomes o
+cross join unhandled u
 left join batches b on b.project_id = $1 and b.id = $2
-where b.id is not null or o.handled > 0
+where b.id is not null or o.handled + u.changes > 0
 
 -- name: rejected
 -- Rejections without an agent are of events that could not be read.

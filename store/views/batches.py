@@ -1,7 +1,8 @@
 """Batches: imports whose progress is counted in the ledger, so that no process has to remember it.
 
 A publisher puts the id of a batch on its events, and may report here how many files it found,
-skipped and published. Everything else is counted from the ledger.
+skipped and published. A gateway, which many requests may use for one batch, records the changes
+themselves until they are handled. Everything else is counted from the ledger.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class BatchProgress:
     """Outcomes of the changes of a batch.
 
     ``published`` changes are in the log; ``waiting`` ones have no outcome yet. ``duplicate``
-    changes had been published before, so they are not in the log again. ``per_s`` is the rate of
-    the last minute, or of the whole batch if all changes have an outcome. ``seconds_left`` is None
-    if nothing waits, or nothing had an outcome in the last minute.
+    changes had been published before, so they are not in the log again; only a sync counts them.
+    ``per_s`` is the rate of the last minute, or of the whole batch if all changes have an outcome.
+    ``seconds_left`` is None if nothing waits, or nothing had an outcome in the last minute.
 
     ``chunks_added``, ``tokens_embedded`` and ``cost_usd`` grow until all vectors exist.
     """
@@ -158,6 +159,41 @@ class Batches:
                 duplicates,
                 ended,
             )
+
+    async def add_changes(
+        self, project: str, batch: str, tokens: Iterable[str], *, started_by: str
+    ) -> None:
+        """Record changes that were published in a batch; recording them again changes nothing.
+
+        The first call begins the batch, and creates the project if needed. ``started_by`` names the
+        caller of the gateway.
+
+        Raises:
+            MalformedEvent: a text is not a token.
+        """
+        positions = [LogPosition.from_token(token) for token in tokens]
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(_QUERIES["begin_for_gateway"], project_id, batch, started_by)
+            await connection.execute(
+                _QUERIES["add_changes"],
+                project_id,
+                batch,
+                [position.partition for position in positions],
+                [position.position for position in positions],
+            )
+
+    async def forget_handled_changes(self, project: str) -> int:
+        """Delete the records of changes that the ledger has; return their number.
+
+        A worker's role may call it.
+
+        Raises:
+            UnknownProject: the project does not exist.
+        """
+        project_id = await self._require(project)
+        async with self._database.scope(project_id) as connection:
+            return int(await connection.fetchval(_QUERIES["forget_handled_changes"], project_id))
 
     async def refresh(
         self,

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp_types import TextContent
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
 
 from gateway.mcp import results
+from gateway.mcp.resources import STATUS, TEMPLATES
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.forking import ROOT
+from tests.support.gateways import gateway
 from tests.support.running import headrace
 from tests.support.waiting import eventually
 
@@ -83,6 +85,48 @@ async def test_a_note_is_remembered_found_opened_and_forgotten(
         assert "no documents yet" in empty["note"]
 
 
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("server", ["servers", "gateway"])
+async def test_resources_and_results_without_the_structured_part(
+    redis_url: str, database: Database, tmp_path: Path, era: str, server: str
+) -> None:
+    """Both work over stdio, with the servers themselves and with a gateway."""
+    async with headrace(redis_url, database), gateway(redis_url, database) as served:
+        environment = environment_of(redis_url, database, tmp_path)
+        if server == "gateway":
+            key = await served.key("notes")
+            environment = {"HEADRACE_URL": served.url, "HEADRACE_API_KEY": key}
+        environment |= {"HEADRACE_MCP_RESULTS": "text"}
+        async with Client(started(environment, "--project", "notes"), mode=era) as client:
+            lines = "Herons nest in March.\nSwans nest in April."
+            stored = await client.call_tool("remember", {"uri": "why?.md", "content": lines})
+            assert stored.structured_content is None
+            assert isinstance(stored.content[0], TextContent)
+            assert "state: indexed" in stored.content[0].text
+
+            async def text_of(uri: str) -> str:
+                [content] = (await client.read_resource(uri)).contents
+                assert isinstance(content, TextResourceContents)
+                assert content.mime_type in {"text/markdown", "text/plain"}
+                return content.text
+
+            reference = ResourceTemplateReference(uri=TEMPLATES[0].uri_template)
+            argument = {"name": "uri", "value": "wh"}
+            [value] = (await client.complete(reference, argument)).completion.values
+            assert await text_of(f"headrace://notes/{value}") == lines
+            assert await text_of(f"headrace://notes/{value}?start=2") == "Swans nest in April."
+            assert "documents: 1" in await text_of(STATUS)
+            for uri, reason in (("other/a.md", "no project"), ("notes/none.md", "no document")):
+                with pytest.raises(MCPError, match=reason):
+                    await client.read_resource(f"headrace://{uri}")
+
+
+async def test_a_wrong_form_of_results(tmp_path: Path) -> None:
+    """The command ends before it serves, and names the variable."""
+    cli = Cli({"HEADRACE_HOME": str(tmp_path), "HEADRACE_MCP_RESULTS": "json"})
+    assert "HEADRACE_MCP_RESULTS is 'json'; set it to `text`" in (await cli("mcp")).line
+
+
 async def test_tools_are_listed_without_a_server(tmp_path: Path) -> None:
     """Listing reaches nothing; a call reports what it can't reach, and the session goes on."""
     environment = {
@@ -94,6 +138,9 @@ async def test_tools_are_listed_without_a_server(tmp_path: Path) -> None:
         for _ in range(2):
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {"search", "read", "list", "status"}
+            assert (await client.list_resources()).resources
+            assert (await client.list_resource_templates()).resource_templates
+            assert (await client.list_prompts()).prompts
             shown = await call(client, "search", query="herons")
             assert shown["error"]["code"] == "Unavailable"
 
@@ -138,6 +185,9 @@ async def test_install_and_uninstall(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"mcpServers": {}}
     printed = await cli("mcp", "install", "json", "--url", "http://127.0.0.1:8420")
     assert json.loads(printed.stdout)["mcpServers"]["headrace"]["url"].endswith(":8420/mcp")
+    printed = await cli("mcp", "install", "json", "--url", "http://127.0.0.1:8420/?results=text")
+    entry = json.loads(printed.stdout)["mcpServers"]["headrace"]
+    assert entry["url"] == "http://127.0.0.1:8420/mcp?results=text"
 
 
 async def test_an_up_ends_when_idle(tmp_path: Path) -> None:

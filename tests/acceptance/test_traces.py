@@ -8,7 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.acceptance.test_cli_worker_metrics import free_port
 from tests.support.cli import Cli, Command, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
@@ -180,3 +183,41 @@ async def test_an_unreachable_collector_does_not_stop_a_command(cli: Cli) -> Non
     )
     assert result.code == 0
     assert result.stdout.startswith("live:0:")
+
+
+async def test_a_scrape_names_the_traces_of_changes_and_questions(
+    redis_url: str, database: Database, cli: Cli, traces: TraceReceiver
+) -> None:
+    """The exemplar of a freshness is the trace of its change, and not that of the whole batch."""
+    port = free_port()
+    lane = "document.changed.live"
+    arguments = ("--metrics-port", str(port))
+    async with WorkerProcess(redis_url, database, traces.environment, *arguments):
+        tokens = await publish(cli, *(event(f"{number}.md") for number in range(3)))
+        for token in tokens:
+            asked = await cli("ask", "--project", "birds", "--min-event", token, TEXT)
+            assert asked.code == 0, asked
+        accepted = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        async with ClientSession(headers=accepted) as session:
+
+            async def exemplars() -> list[set[str]]:
+                async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+                    content = await response.text()
+                histograms = ("headrace_freshness_seconds", "headrace_question_seconds")
+                traces_of = [exemplars_in(content, histogram) for histogram in histograms]
+                return traces_of if all(traces_of) else []
+
+            changes, questions = await eventually(exemplars, "both histograms have exemplars")
+    assert changes <= {span.trace_id for span in traces.named(f"create {lane}")}
+    assert questions <= {span.trace_id for span in traces.named("publish query.requested")}
+
+
+def exemplars_in(content: str, histogram: str) -> set[str]:
+    """Traces that the buckets of a histogram name."""
+    families = text_string_to_metric_families(content)  # type: ignore[no-untyped-call]
+    return {
+        sample.exemplar.labels["trace_id"]
+        for family in families
+        for sample in family.samples
+        if family.name == histogram and sample.exemplar is not None
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import random
@@ -17,6 +18,7 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from events.client.publisher import Receipt
@@ -27,7 +29,7 @@ from store.generations.catalog import Projects
 from store.keys.api_keys import ApiKey, ApiKeyRegister
 from tests.support.databases import Database
 from tests.support.gateways import ALL_RIGHTS, Gateway, gateway
-from tests.support.hostile_values import INJECTIONS, VALUES
+from tests.support.hostile_values import CONTROLS, INJECTIONS, VALUES
 from tests.support.hostile_worker import Suspect, hostile_worker
 from tests.support.running import PATIENCE
 from tests.support.tally import Record
@@ -44,6 +46,8 @@ OWN = "quillmine"
 _AT_ONCE = 12
 _SEED = 11
 _MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
+_SSE = {"Accept": "text/event-stream"}
+_FROM_THE_BEGINNING = {"Last-Event-ID": "0:0-0"}
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ def _tool_error(probe: Probe, response: httpx2.Response) -> bool:
     answer = response.json()
     if "error" in answer:
         assert answer["error"]["message"], probe
+        assert "InternalError" not in str(answer["error"].get("data")), (probe, answer)
         return True
     error = answer["result"].get("structuredContent", {}).get("error")
     if error is None:
@@ -181,7 +186,7 @@ async def probed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIte
     ]
     async with (
         hostile_worker(redis_url, database, tmp_path / "home") as suspect,
-        gateway(redis_url, database, operator=True) as served,
+        gateway(redis_url, database, operator=True, gateway={"streams": 256}) as served,
     ):
         receipts: list[Receipt] = await suspect.client.publish_many(changes)
         await suspect.client.wait(receipts, PATIENCE, vectors=True)
@@ -584,6 +589,7 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         for params in messages:
             message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             yield Probe("mcp", "POST", "/mcp", body=message, headers=_MCP_HEADERS)
+    yield from _resources(rng, probed)
     bodies = (
         b"",
         b"{",
@@ -607,9 +613,51 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         yield replace(_call("list", {}, "mine"), headers={**_MCP_HEADERS, **headers})
 
 
+def _resources(rng: random.Random, probed: Field) -> Iterator[Probe]:
+    """Resources, completions and prompts of others, and with hostile addresses."""
+    template = {"type": "ref/resource", "uri": "headrace://{project}/{+uri}"}
+    addresses = (
+        *("headrace://alpha/docs/5.md", "headrace://alpha/docs/5.md?start=1&end=3"),
+        *("headrace://beta/docs/5.md", "headrace://beta%2Fdocs/5.md", "headrace://BETA/docs/5.md"),
+        *("headrace://alpha/../beta/docs/5.md", "headrace://alpha/%2e%2e/beta/docs/5.md"),
+        *("headrace://alpha@beta/docs/5.md", "headrace://status?project=beta", "headrace://status"),
+        *(
+            "headrace://alpha/\ud800",
+            "headrace://alpha/a%00b",
+            "headrace://\x00/docs/5.md",
+            "\ud800",
+        ),
+        *(f"headrace://alpha/{_text(_hostile(rng))}" for _ in range(30)),
+        *(f"headrace://{_text(_hostile(rng))}/docs/5.md" for _ in range(30)),
+    )
+    for key in ("mine", "bob"):
+        for address in addresses:
+            yield _message("resources/read", {"uri": address}, key)
+        for project in ("alpha", THEIRS, "", "*", None):
+            for value in (
+                "",
+                "docs/",
+                "%",
+                "\ud800",
+                "\x00",
+                *(_text(_hostile(rng)) for _ in range(6)),
+            ):
+                argument = {"name": "uri", "value": value}
+                context = {"arguments": {"project": project}} if project is not None else {}
+                params = {"ref": template, "argument": argument, "context": context}
+                yield _message("completion/complete", params, key)
+        for _ in range(10):
+            question = {"question": _text(_hostile(rng))}
+            params = {"name": "ask_with_sources", "arguments": question}
+            yield _message("prompts/get", params, key)
+
+
 def _call(name: str, arguments: Any, key: str) -> Probe:
-    params = {"name": name, "arguments": arguments}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return _message("tools/call", {"name": name, "arguments": arguments}, key)
+
+
+def _message(method: str, params: Any, key: str) -> Probe:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return Probe("mcp", "POST", "/mcp", key, body=message, headers=_MCP_HEADERS)
 
 
@@ -639,3 +687,202 @@ async def test_no_wrong_key_opens_anything(probed: Field, record: Record) -> Non
     assert set(results) == {"refused with 401", "refused with 429"}, results
     record("requests with a wrong key", results)
     await eventually(lambda: not probed.suspect.defects(), "no defects")
+
+
+def _streams(project: str) -> Iterator[Probe]:
+    """Every route that streams events; ``project`` is as it stands in the path."""
+    base = f"/v1/projects/{project}"
+    yield Probe("stream", "GET", f"{base}/events")
+    yield Probe("stream", "GET", f"{base}/events", headers=_FROM_THE_BEGINNING)
+    yield Probe("stream", "GET", f"{base}/events", parameters={"batch": "b", "prefix": "docs/"})
+    yield Probe("stream", "POST", f"{base}/ask", body={"text": HANDLES[0]}, headers=_SSE)
+    yield Probe("stream", "GET", "/v1/status/events")
+    yield Probe("stream", "GET", "/v1/replay/1/events")
+
+
+def _malformed_streams() -> Iterator[Probe]:
+    events = f"/v1/projects/{MINE}/events"
+    positions = (
+        *(
+            "1",
+            "0:1",
+            "0:1-0;",
+            "0:1-0,",
+            ",",
+            "-1:0-0",
+            "0:0-0,0",
+            "0:-1-0",
+            "1000:0-0",
+            "x" * 300,
+        ),
+        *("0:0-0,' OR 1=1 --", "0:99999999999999999999-0", "headrace:0-0", "$", ">", "+", "\xff"),
+    )
+    for position in positions:
+        yield Probe("stream", "GET", events, headers={"Last-Event-ID": position})
+    for batch in ("", "x" * 65, "a\x00b", "*" * 5_000, "' OR '1'='1", "%", "beta,*", *CONTROLS):
+        yield Probe("stream", "GET", events, parameters={"batch": batch})
+    for question in (
+        {},
+        {"text": " "},
+        {"text": "weir", "limit": 0},
+        {"text": "weir", "agent": "ann"},
+    ):
+        path = f"/v1/projects/{MINE}/ask"
+        yield Probe("stream", "POST", path, body=question, headers=_SSE)
+
+
+async def test_no_stream_of_others_is_opened(probed: Field, record: Record) -> None:
+    """Another project's streams, those of operators, and malformed positions and filters."""
+    spellings = (THEIRS, "BETA", "beta%00", "%62eta", "alpha%2F..%2Fbeta", "*", "alpha,beta")
+    probes = [
+        replace(probe, key=key)
+        for spelling in spellings
+        for probe in _streams(spelling)
+        for key in ("mine", "bob")
+    ]
+    results = await run(probed, probes)
+    assert set(results) <= {f"refused with {status}" for status in (403, 404, 422)}, results
+    record("event streams of others", results)
+    results = await run(probed, _malformed_streams())
+    assert set(results) <= {"refused with 422", "not sendable"}, results
+    record("malformed event streams", results)
+    unknown = Probe("stream", "GET", "/v1/replay/none/events", "operator")
+    assert await run(probed, [unknown]) == {"refused with 404": 1}
+
+
+async def test_no_wrong_key_opens_a_stream(probed: Field, record: Record) -> None:
+    mine = probed.keys["mine"]
+    wrong = ("", mine[:-1], mine.upper(), "hr_AAAAAAAA_" + "A" * 43, probed.keys["retired"])
+    results = await run(
+        probed, [replace(probe, key=key) for probe in _streams(MINE) for key in wrong]
+    )
+    assert set(results) <= {"refused with 401", "refused with 429"}, results
+    record("event streams with a wrong key", results)
+
+
+async def test_a_question_as_a_stream_shows_what_is_mine_only(
+    probed: Field, record: Record
+) -> None:
+    """A failure within the stream is a problem with a remedy."""
+    path = f"/v1/projects/{MINE}/ask"
+    questions = [
+        {"text": text, "mode": mode, "limit": 100, "context_tokens": 4_000}
+        for text in (*HANDLES, "weir", "agent:ann", *INJECTIONS)
+        for mode in ("hybrid", "keyword", "vector")
+    ]
+    probes = [
+        Probe("stream", "POST", path, key, body=question, headers=_SSE)
+        for question in questions
+        for key in ("mine", "bob")
+    ]
+    results = await run(probed, probes)
+    assert results["of mine only"] > len(probes) / 2, results
+    assert probed.shown > 5, "own text must be shown, or the probes prove nothing"
+    record("questions as event streams", results)
+    headers = {**_SSE, "Authorization": f"Bearer {probed.keys['mine']}"}
+    contradictory = {"text": "weir", "mode": "keyword", "min_similarity": 0.5}
+    async with httpx2.AsyncClient(timeout=60) as client:
+        response = await client.post(probed.gateway.url + path, json=contradictory, headers=headers)
+    [failed] = [block for block in response.text.split("\n\n") if "query.failed" in block]
+    problem = json.loads(failed.partition("data: ")[2])
+    assert (problem["code"], problem["status"]) == ("UsageError", 422)
+    assert problem["remedy"]
+
+
+@dataclass(frozen=True)
+class _Listener:
+    """An open stream, and the uri of the last document that it must show."""
+
+    probe: Probe
+    marker: str
+    blocks: AsyncIterator[str]
+
+    async def read(self) -> str:
+        """Read up to the marker; check that every outcome is one that the caller may see."""
+        agents = (None, self.probe.key if self.probe.key == "bob" else None)
+        async for block in self.blocks:
+            assert not any(secret in block for secret in SECRETS), (self.probe, block)
+            if not block.startswith("event: document."):
+                continue
+            outcome = json.loads(block.partition("data: ")[2])
+            assert outcome["project"] == MINE, self.probe
+            assert outcome["agent"] in agents, self.probe
+            if outcome["uri"] == self.marker:
+                return "of mine only"
+        raise AssertionError(f"the stream has ended: {self.probe}")
+
+
+async def _blocks(response: httpx2.Response) -> AsyncIterator[str]:
+    """Parts of an event stream; lines end nowhere else than at a line feed."""
+    rest = ""
+    async for part in response.aiter_text():
+        *blocks, rest = (rest + part).split("\n\n")
+        for block in blocks:
+            yield block
+
+
+def _filters() -> Iterator[tuple[str, str | None]]:
+    """Beginnings of uris, and batches, that a change may have."""
+    for prefix in ("", "docs/", "%", "_", "*", "beta/", *INJECTIONS):
+        with contextlib.suppress(ValidationError):
+            DocumentChange(project=MINE, uri=f"{prefix}a.md", change="delete")
+            yield prefix, None
+    yield from (("", "import"), ("", THEIRS), ("docs/", "a:b"))
+
+
+def _note(project: str, uri: str, batch: str | None, agent: str | None = None) -> DocumentChanged:
+    content = "The weir holds the water of the mill.\n"
+    change = DocumentChange(project=project, uri=uri, content=content, agent=agent)
+    return DocumentChanged(batch=batch, data=change)
+
+
+async def test_an_open_stream_shows_what_is_mine_only(probed: Field, record: Record) -> None:
+    """Changes of others have the same beginnings and batches, and come before those of mine."""
+    theirs: list[DocumentChanged] = []
+    mine: list[DocumentChanged] = []
+    results = Counter[str]()
+    async with AsyncExitStack() as exits:
+        client = await exits.enter_async_context(httpx2.AsyncClient(timeout=60))
+        listeners: list[_Listener] = []
+        for number, (prefix, batch) in enumerate(_filters()):
+            marker = f"{prefix}marker-{number}.md"
+            theirs.append(_note(THEIRS, f"{prefix}{SECRETS[0]}-{number}.md", batch))
+            theirs.append(_note(MINE, f"{prefix}{SECRETS[1]}-{number}.md", batch, agent="ann"))
+            mine.append(_note(MINE, marker, batch))
+            probe = Probe(
+                *("stream", "GET", f"/v1/projects/{MINE}/events", ("mine", "bob")[number % 2]),
+                parameters={"prefix": prefix} | ({} if batch is None else {"batch": batch}),
+                headers=_FROM_THE_BEGINNING if number % 3 == 0 else {},
+            )
+            headers = {**probe.headers, "Authorization": f"Bearer {probed.keys[probe.key]}"}
+            response = await exits.enter_async_context(
+                client.stream(
+                    "GET", probed.gateway.url + probe.path, params=probe.parameters, headers=headers
+                )
+            )
+            assert response.status_code == 200, await response.aread()
+            blocks = _blocks(response)
+            assert await anext(blocks) == "retry: 2000"
+            assert "\nid: " in await anext(blocks), "the subscription has begun"
+            listeners.append(_Listener(probe, marker, blocks))
+        for changes in (theirs, mine):
+            receipts = await probed.suspect.client.publish_many(changes)
+            await probed.suspect.client.wait(receipts, PATIENCE)
+        for listener in listeners:
+            results[await listener.read()] += 1
+    assert results.total() > 10
+    record("open event streams", results)
+
+
+async def test_the_status_is_streamed_to_operators_only(probed: Field) -> None:
+    url = f"{probed.gateway.url}/v1/status/events"
+    headers = {"Authorization": f"Bearer {probed.keys['operator']}"}
+    async with (
+        httpx2.AsyncClient(timeout=60) as client,
+        client.stream("GET", url, headers=headers) as response,
+    ):
+        blocks = _blocks(response)
+        assert await anext(blocks) == "retry: 2000"
+        block = await anext(blocks)
+    assert block.startswith("event: status\n")
+    assert not any(secret in block for secret in SECRETS)

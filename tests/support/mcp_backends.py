@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from events.models import Citation, QueryAnswer, Scores, SearchResult
 from gateway.mcp import tools
+from gateway.mcp.application import McpApp
 from gateway.mcp.backends import Access, Backend, Change, Document, Page, Progress, ProjectStatus
 from gateway.mcp.backends import Text as Lines
-from gateway.mcp.server import mcp_app
 from runtime.errors import NotFound, Unauthenticated
 from tests.support.waiting import eventually
 
@@ -75,6 +75,7 @@ class FixedBackend:
     def __init__(self, answer: QueryAnswer | None = None) -> None:
         self.answer = answer or answer_of(("docs/herons.md", "Herons nest in March."))
         self.texts = {"docs/herons.md": "Herons nest in March.\nSwans nest in April."}
+        self.kind = "markdown"
 
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Return the fixed answer."""
@@ -88,9 +89,14 @@ class FixedBackend:
         end = min(last or len(lines), len(lines))
         return Lines("\n".join(lines[first - 1 : end]), first, end, len(lines))
 
+    async def document(self, project: str, uri: str) -> Document:
+        """Return the row of a remembered document."""
+        lines = await self.read(project, uri, 1, None)
+        return Document(uri, self.kind, None, lines.total, "2026-01-01")
+
     async def documents(self, page: tools.List) -> Page:
         """Return a page of remembered documents; the cursor is a number."""
-        uris = sorted(self.texts)
+        uris = sorted(uri for uri in self.texts if uri.startswith(page.under))
         begin = int(page.after or 0)
         end = begin + page.limit
         rows = [Document(uri, "markdown", None, 2, "2026-01-01") for uri in uris[begin:end]]
@@ -140,7 +146,7 @@ async def serving(granted: Access, port: int) -> AsyncIterator[str]:
             raise Unauthenticated("no key")
         return granted
 
-    mounted = mcp_app(access_for)
+    mounted = McpApp(access_for)
     config = uvicorn.Config(_guarded(mounted), port=port, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
 

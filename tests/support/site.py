@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -23,26 +22,38 @@ from events.models import (
     Scores,
     SearchResult,
 )
-from events.streams.letter_selection import LetterOutcome
+from events.replays import Questions, ReplayState
+from events.streams.letter_selection import LetterCount, LetterOutcome
 from gateway.auth.callers import Caller, Right
+from gateway.auth.sessions import Session, Sessions
 from gateway.http.middleware import Guard
-from gateway.web.pages import Site, pages
-from runtime.errors import Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
-from store.generations.catalog import Recipe
+from gateway.knowledge import Knowledge, Question
+from gateway.operations.history import HistoryPoint
+from gateway.operations.letters import Letter
+from gateway.operations.operations import GenerationRow, Operations, ReplayPlan
+from gateway.web.pages import pages
+from gateway.web.visits import Site
+from runtime.errors import Conflict, NotFound, Unauthenticated, Unavailable
+from store.generations.catalog import GenerationState, Recipe
+from store.generations.evaluations import Evaluation, EvaluationRow, QuestionScore
+from store.views.batches import Batch, Batches, BatchProgress, RejectedChange, SkippedFiles
 from store.views.listing import (
+    ChangeRow,
     ChunkRow,
     CollectionRow,
     DocumentRow,
     Lines,
+    Listing,
     ProjectRow,
+    SourceRow,
 )
 
 __all__ = ["API_KEY", "FORM_VALUE", "Contents", "served"]
 
 API_KEY = "hr_12345678_secret"
-FORM_VALUE = "value that the forms of the session carry"
 _POSITION = "live:0:1-0"
 _COOKIE = "hrs_0123456789"
+FORM_VALUE = Session(Caller("12345678", None, None, frozenset()), _COOKIE).csrf_token
 _NOW = datetime(2026, 11, 22, 14, 2, 11, tzinfo=UTC)
 _DOWN = Unavailable("Postgres can't be reached", "check that it runs")
 
@@ -81,20 +92,6 @@ Retries stop after the deadline of the call, however many attempts were made unt
 """
 
 
-@dataclass(frozen=True)
-class Session:
-    """A session; its token is right only in its own forms."""
-
-    caller: Caller
-    cookie: str
-    csrf_token: str = FORM_VALUE
-
-    def check_form(self, csrf_token: str) -> None:
-        """Raise Forbidden if the token is another."""
-        if csrf_token != self.csrf_token:
-            raise Forbidden("the form does not belong to this session", "load the page again")
-
-
 @dataclass
 class Contents:
     """Everything that the pages show; a test changes the parts it is about.
@@ -109,16 +106,16 @@ class Contents:
     failing: bool = False
     operator: bool = True
     warnings: list[str] = field(default_factory=list)
-    sources: list[Any] = field(default_factory=list)
-    letters: list[Any] = field(default_factory=list)
-    generations: list[Any] = field(default_factory=list)
-    evaluations: list[Any] = field(default_factory=list)
-    history: list[Any] = field(default_factory=list)
-    batch: Any = None
-    replay: Any = None
+    sources: list[SourceRow] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    generations: list[GenerationRow] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    history: list[HistoryPoint] = field(default_factory=list)
+    batch: BatchProgress | None = None
+    replay: ReplayState | None = None
     unhandled: bool = False
     done: list[tuple[Any, ...]] = field(default_factory=list)
-    asked: list[Any] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
 
     @classmethod
@@ -131,7 +128,7 @@ class Contents:
             generations=[_generation(1, "former"), _generation(2, "live")],
             evaluations=[_evaluation(3, 0.71), _evaluation(2, 0.74), _evaluation(1, 0.69)],
             history=[_point(minute) for minute in range(60)],
-            batch=SimpleNamespace(
+            batch=BatchProgress(
                 published=1200,
                 indexed=800,
                 superseded=10,
@@ -143,23 +140,19 @@ class Contents:
                 cost_usd=0.0241,
                 per_s=61.5,
                 seconds_left=6.3,
-            ),
-            replay=SimpleNamespace(
-                id="r1",
-                state="running",
-                has_ended=False,
-                operation="replay",
-                project="default",
-                options={},
                 began_at=_NOW,
-                result=None,
+                ended_at=None,
+            ),
+            replay=ReplayState(
+                id="r1",
+                project="default",
+                began_at=_NOW,
                 stage="build",
                 done=420,
                 total=1000,
                 rate_per_s=115.0,
                 seconds_left=5.0,
-                questions=SimpleNamespace(answered=12, failed=0),
-                error=None,
+                questions=Questions(answered=12),
             ),
         )
 
@@ -167,6 +160,21 @@ class Contents:
     def empty(cls) -> Contents:
         """A deployment without any document."""
         return cls(texts={})
+
+    def advance_batch(self, **numbers: Any) -> None:
+        """Change numbers of the batch."""
+        assert self.batch is not None
+        self.batch = replace(self.batch, **numbers)
+
+    def advance_replay(self, **fields: Any) -> None:
+        """Change fields of the replay."""
+        self.replay = self.running_replay.model_copy(update=fields)
+
+    @property
+    def running_replay(self) -> ReplayState:
+        """The replay, which must be there."""
+        assert self.replay is not None
+        return self.replay
 
 
 @contextmanager
@@ -196,9 +204,9 @@ def served(contents: Contents) -> Iterator[str]:
             thread.join()
 
 
-@dataclass
-class _Sessions:
-    contents: Contents
+class _Sessions(Sessions):
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
 
     async def redeem(self, ticket: str) -> Session:
         if ticket != "right":
@@ -222,11 +230,11 @@ class _Sessions:
         self.contents.sessions.pop(cookie, None)
 
 
-@dataclass
-class _Knowledge:
-    contents: Contents
+class _Knowledge(Knowledge):
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
 
-    async def ask(self, caller: Caller, project: str, question: Any) -> QueryAnswer:
+    async def ask(self, caller: Caller, project: str, question: Question) -> QueryAnswer:
         self.contents.asked.append(question)
         self.check()
         results = tuple(
@@ -254,9 +262,9 @@ class _Knowledge:
             raise _DOWN
 
 
-@dataclass
-class _Listing:
-    contents: Contents
+class _Listing(Listing):
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
 
     async def projects(self) -> list[ProjectRow]:
         size = len(self.contents.texts)
@@ -265,7 +273,9 @@ class _Listing:
             for name in ("default", "notes")
         ]
 
-    async def documents(self, project: str, agent: str | None, **conditions: Any) -> list[Any]:
+    async def documents(
+        self, project: str, agent: str | None, **conditions: Any
+    ) -> list[DocumentRow]:
         chosen = [
             _document(uri, text)
             for uri, text in sorted(self.contents.texts.items())
@@ -279,7 +289,9 @@ class _Listing:
     async def document(self, project: str, agent: str | None, uri: str) -> DocumentRow:
         return _document(uri, self._text(uri))
 
-    async def chunks(self, project: str, agent: str | None, uri: str, **page: int) -> list[Any]:
+    async def chunks(
+        self, project: str, agent: str | None, uri: str, **page: int
+    ) -> list[ChunkRow]:
         lines = self._text(uri).rstrip("\n").split("\n")
         half = max(1, len(lines) // 2)
         return [
@@ -309,25 +321,27 @@ class _Listing:
     async def collections(self, project: str, agent: str | None) -> list[CollectionRow]:
         return [CollectionRow("guides", 1)] if self.contents.texts else []
 
-    async def sources(self, project: str) -> Sequence[Any]:
+    async def sources(self, project: str) -> list[SourceRow]:
         return self.contents.sources
 
-    async def change(self, project: str, token: str) -> Any:
+    async def change(self, project: str, token: str) -> ChangeRow | None:
         if self.contents.unhandled:
             return None
         [change] = await self.changes(project, None)
         return change
 
-    async def changes(self, project: str, agent: str | None, **conditions: Any) -> list[Any]:
+    async def changes(self, project: str, agent: str | None, **conditions: Any) -> list[ChangeRow]:
         return [
-            SimpleNamespace(
+            ChangeRow(
                 token=_POSITION,
                 event_id="e1",
                 uri=conditions.get("uri") or "docs/broken.md",
+                agent="",
                 state=conditions.get("state") or "indexed",
                 published_at=_NOW - timedelta(seconds=1),
                 handled_at=_NOW,
                 detail="",
+                batch=None,
             )
         ]
 
@@ -337,26 +351,24 @@ class _Listing:
         return self.contents.texts[uri]
 
 
-@dataclass
-class _Batches:
-    contents: Contents
+class _Batches(Batches):
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
 
-    async def progress(self, project: str, batch: str) -> Any:
+    async def progress(self, project: str, batch: str) -> BatchProgress:
         if self.contents.batch is None:
             raise NotFound(f"there is no batch {batch!r}")
         return self.contents.batch
 
-    async def rejected(self, project: str, batch: str, *, agent: str | None) -> list[Any]:
-        return [
-            SimpleNamespace(uri="docs/broken.md", token=_POSITION, reason="content is not UTF-8")
-        ]
+    async def rejected(self, project: str, batch: str, **page: Any) -> list[RejectedChange]:
+        return [RejectedChange(_POSITION, "e1", "docs/broken.md", "content is not UTF-8", _NOW)]
 
 
-@dataclass
-class _Operations:
-    contents: Contents
+class _Operations(Operations):
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
 
-    async def status(self) -> Mapping[str, Any]:
+    async def status(self) -> dict[str, Any]:
         if self.contents.failing:
             raise _DOWN
         streams = [
@@ -394,10 +406,10 @@ class _Operations:
             "memory": {"used_bytes": 41 * 2**20, "limit_bytes": 512 * 2**20},
         }
 
-    async def history(self, minutes: int = 120) -> list[Any]:
+    async def history(self, minutes: int = 120) -> list[HistoryPoint]:
         return self.contents.history
 
-    async def dead_letter_counts(self) -> list[Any]:
+    async def dead_letter_counts(self) -> list[LetterCount]:
         if self.contents.failing:
             raise _DOWN
         counts: dict[tuple[str, str, str], int] = {}
@@ -405,11 +417,11 @@ class _Operations:
             key = letter.topic, letter.error, letter.project
             counts[key] = counts.get(key, 0) + 1
         return [
-            SimpleNamespace(topic=topic, error=error, project=project, count=count)
+            LetterCount(topic, error, project, count, _NOW, _NOW)
             for (topic, error, project), count in counts.items()
         ]
 
-    async def dead_letters(self, **conditions: Any) -> list[Any]:
+    async def dead_letters(self, **conditions: Any) -> list[Letter]:
         if self.contents.failing:
             raise _DOWN
         return [
@@ -418,20 +430,26 @@ class _Operations:
             if conditions.get("error") in (None, letter.error)
         ]
 
-    async def dead_letter(self, letter_id: str) -> Any:
+    async def dead_letter(self, letter_id: str) -> Letter:
         for letter in self.contents.letters:
             if letter.id == letter_id:
                 return letter
         raise NotFound(f"there is no dead letter {letter_id!r}", "list them")
 
-    async def redrive(self, ids: Any = None, **chosen: Any) -> list[Any]:
+    async def redrive(self, ids: Sequence[str] | None = None, **chosen: Any) -> list[LetterOutcome]:
         return self._remove("redrive", ids, **chosen)
 
-    async def drop(self, ids: Any = None, **chosen: Any) -> list[Any]:
+    async def drop(self, ids: Sequence[str] | None = None, **chosen: Any) -> list[LetterOutcome]:
         return self._remove("drop", ids, **chosen)
 
-    def _remove(self, action: str, ids: Any, count: int | None = None, **chosen: Any) -> list[Any]:
-        error = chosen.get("filter", {}).get("error")
+    def _remove(
+        self,
+        action: str,
+        ids: Sequence[str] | None,
+        count: int | None = None,
+        filter: Mapping[str, str] | None = None,  # noqa: A002 - a name of the real method
+    ) -> list[LetterOutcome]:
+        error = (filter or {}).get("error")
         letters = [
             letter
             for letter in self.contents.letters
@@ -448,15 +466,16 @@ class _Operations:
             outcome = replace(outcome, token=_POSITION, entry_id="2-0", project="default")
         return [replace(outcome, id=letter.id) for letter in letters]
 
-    async def generations(self, project: str) -> list[Any]:
+    async def generations(self, project: str) -> list[GenerationRow]:
         if self.contents.failing:
             raise _DOWN
         return self.contents.generations
 
-    async def start_replay(self, project: str, **options: Any) -> Any:
+    async def start_replay(self, project: str, **options: Any) -> ReplayState | ReplayPlan:
         self.contents.done.append(("replay", project, options))
         if options.get("dry_run"):
-            return SimpleNamespace(
+            return ReplayPlan(
+                project=project,
                 documents=12,
                 chunks=90,
                 reused=60,
@@ -466,37 +485,38 @@ class _Operations:
                 seconds=2.5,
                 refused=0,
             )
-        return self.contents.replay
+        return self.contents.running_replay
 
-    async def replay(self, replay_id: str) -> Any:
-        return self.contents.replay
+    async def replay(self, replay_id: str) -> ReplayState:
+        return self.contents.running_replay
 
-    async def replays(self) -> list[Any]:
+    async def replays(self) -> list[ReplayState]:
         return [self.contents.replay] if self.contents.replay else []
 
-    async def stop_replay(self, replay_id: str) -> Any:
+    async def stop_replay(self, replay_id: str) -> ReplayState:
         self.contents.done.append(("stop", replay_id))
+        return self.contents.running_replay
 
-    async def switch(self, project: str, generation: int) -> Any:
+    async def switch(self, project: str, generation: int) -> ReplayState:
         self.contents.done.append(("switch", project, generation))
-        return self.contents.replay
+        return self.contents.running_replay
 
-    async def rollback(self, project: str) -> Any:
+    async def rollback(self, project: str) -> ReplayState:
         self.contents.done.append(("rollback", project))
-        return self.contents.replay
+        return self.contents.running_replay
 
-    async def drop_generation(self, project: str, generation: int) -> Any:
+    async def drop_generation(self, project: str, generation: int) -> ReplayState:
         self.contents.done.append(("drop", project, generation))
-        return self.contents.replay
+        return self.contents.running_replay
 
-    async def evaluations(self, project: str) -> list[Any]:
+    async def evaluations(self, project: str) -> list[EvaluationRow]:
         if self.contents.failing:
             raise _DOWN
-        return self.contents.evaluations
+        return [_row(evaluation) for evaluation in self.contents.evaluations]
 
-    async def evaluation(self, evaluation_id: str) -> Any:
+    async def evaluation(self, evaluation_id: str) -> Evaluation:
         for evaluation in self.contents.evaluations:
-            if str(evaluation.id) == evaluation_id:
+            if evaluation.id == evaluation_id:
                 return evaluation
         raise NotFound(f"there is no evaluation {evaluation_id!r}")
 
@@ -548,8 +568,13 @@ def _result(number: int, uri: str, text: str) -> SearchResult:
     )
 
 
-def _source() -> Any:
-    return SimpleNamespace(
+def _source() -> SourceRow:
+    skipped = (
+        SkippedFiles("binary", 12, ("a.png", "b.png")),
+        SkippedFiles("too large", 1, ("data.json",)),
+    )
+    return SourceRow(
+        id="s1",
         name="repo",
         kind="git",
         location="/srv/repo",
@@ -557,23 +582,20 @@ def _source() -> Any:
         documents=1_187,
         commit="0123456789abcdef",
         synced_at=_NOW,
-        batch=SimpleNamespace(
-            id="b1",
-            found=1_200,
-            skipped_count=13,
-            skipped=[
-                SimpleNamespace(reason="binary", count=12, files=("a.png", "b.png")),
-                SimpleNamespace(reason="too large", count=1, files=("data.json",)),
-            ],
-        ),
+        batch=Batch("b1", "process 1 on host", 1_200, skipped, 1_187, _NOW, None),
     )
 
 
-def _letter(number: int) -> Any:
-    return SimpleNamespace(
+def _letter(number: int) -> Letter:
+    return Letter(
         id=f"document.changed.live/0/{number}-0",
         topic="document.changed.live",
+        partition=0,
+        entry_id=f"{number}-0",
+        group="indexer",
         project="default",
+        uri="docs/<b>x</b>.md",
+        token=_POSITION,
         error="MalformedEvent" if number == 1 else "LimitExceeded",
         detail="document.changed: data.uri: Field required"
         if number == 1
@@ -586,46 +608,60 @@ def _letter(number: int) -> Any:
     )
 
 
-def _generation(number: int, state: str) -> Any:
-    return SimpleNamespace(
+def _generation(number: int, state: GenerationState) -> GenerationRow:
+    return GenerationRow(
+        project="default",
         id=number,
         state=state,
         model=f"local/hash-{number}",
         models={},
         chunking="1",
+        tokens=1,
+        scope={},
         documents=1_187,
         chunks=9_120,
         created_at=_NOW,
         switched_at=_NOW,
         droppable_at=None if state == "live" else _NOW,
+        report={},
     )
 
 
-def _evaluation(number: int, score: float) -> Any:
+def _evaluation(number: int, score: float) -> Evaluation:
     questions = [
-        SimpleNamespace(
+        QuestionScore(
             id=f"q{at}",
             text=f"question {at}",
             ndcg=max(0.0, score - at / 20),
+            recall=1.0,
+            mrr=1.0,
             uris=[f"{number}.md"],
         )
         for at in range(6)
     ]
-    return SimpleNamespace(
+    return Evaluation(
         id=str(number),
+        project="default",
         set_name="scifact",
         mode="hybrid",
         generation=number,
-        created_at=_NOW + timedelta(days=number),
+        model="local/hash-384",
+        chunking="1",
         scores={"ndcg@10": score, "recall@10": score + 0.1, "mrr@10": score - 0.05},
         questions=questions,
+        created_at=_NOW + timedelta(days=number),
     )
 
 
-def _point(minute: int) -> Any:
-    return SimpleNamespace(
+def _row(evaluation: Evaluation) -> EvaluationRow:
+    fields = {name: getattr(evaluation, name) for name in EvaluationRow.__slots__}
+    return EvaluationRow(**fields | {"questions": len(evaluation.questions)})
+
+
+def _point(minute: int) -> HistoryPoint:
+    return HistoryPoint(
         at=_NOW - timedelta(minutes=60 - minute),
-        queue_depth=float(minute % 17),
+        queue_depth=minute % 17,
         freshness_p50_ms=40.0 + minute % 7,
         freshness_p99_ms=180.0 + 3 * (minute % 11),
         changes_per_s=2.0 + minute % 5,

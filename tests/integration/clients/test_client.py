@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -13,13 +14,21 @@ from headrace_client import (
     AsyncHeadrace,
     AsyncProject,
     BatchProgress,
+    DocumentEmbedded,
+    DocumentIndexed,
+    DocumentRejected,
     EventIdReused,
     Filters,
     Forbidden,
     Headrace,
     Lane,
     NotFound,
+    Outcome,
+    Outcomes,
     Project,
+    QueryAnswer,
+    Question,
+    Receipt,
     Unauthenticated,
     UnknownProject,
     UsageError,
@@ -158,6 +167,120 @@ async def test_a_malformed_change_of_a_batch_is_raised_at_its_end(docs: AsyncPro
         await publish()
 
 
+async def test_a_document_is_put_and_moved_with_its_outcome(docs: AsyncProject) -> None:
+    """The bytes of a file are published as they are; a moved document needs no text."""
+    put = await docs.put(
+        "héron of the weir.md",
+        HERONS.encode(),
+        title="Herons",
+        media_type="text/markdown",
+        collections=["birds", "trees"],
+        metadata={"seen": "yes"},
+        wait=WAIT,
+    )
+    assert put.outcome is not None
+    assert (put.outcome.outcome, put.outcome.created, put.outcome.chunks_added) == (
+        *("indexed", True),
+        1,
+    )
+    moved = await docs.move("birds/herons.md", "héron of the weir.md", wait=WAIT)
+    assert moved.outcome is not None
+    assert (moved.outcome.change, moved.outcome.tokens_embedded) == ("rename", 0)
+    document = await docs.document("birds/herons.md")
+    assert (document.title, document.collections) == ("Herons", ("birds", "trees"))
+    assert (document.metadata, document.media_type) == ({"seen": "yes"}, "text/markdown")
+    assert (await docs.text("birds/herons.md")).text == HERONS
+    with pytest.raises(NotFound):
+        await docs.move("c.md", "héron of the weir.md")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        await docs.put("scan.md", b"\xff")
+
+
+async def test_a_put_without_a_wait_has_a_receipt(docs: AsyncProject) -> None:
+    put = await docs.put("herons.md", HERONS, event_id="spring", lane=Lane.BULK)
+    assert (put.event_id, put.duplicate, put.outcome) == ("spring", False, None)
+    assert put.token.startswith("bulk:")
+    assert len(await docs.ask("herons", min_event=put, timeout=WAIT)) == 1
+    assert (await docs.put("herons.md", HERONS, event_id="spring", lane=Lane.BULK)).duplicate
+    with pytest.raises(EventIdReused):
+        await docs.put("herons.md", "Something else.", event_id="spring", lane=Lane.BULK)
+
+
+async def test_a_private_document_is_put_by_its_agent(served: Gateway, docs: AsyncProject) -> None:
+    async with AsyncHeadrace(served.url, await served.key(agent="ann")) as client:
+        mine = client.project("docs")
+        put = await mine.put("diary.md", HERONS, private=True, wait=WAIT)
+        assert put.outcome is not None
+        assert put.outcome.agent == "ann"
+    assert await docs.count_documents() == 0
+    with pytest.raises(UsageError, match="no agent"):
+        await docs.put("diary.md", HERONS, private=True)
+
+
+async def test_questions_are_asked_at_once(docs: AsyncProject) -> None:
+    """Each has its own answer or error, in the order of the questions."""
+    receipt = await docs.upsert("herons.md", HERONS)
+    await docs.upsert("swans.md", "Swans nest in April.\n")
+    await docs.wait([receipt], WAIT)
+    contradictory = Question(text="herons", mode="keyword", min_similarity=0.5)
+    first, second, failed = await docs.ask_many(
+        ["when do herons nest?", Question(text="trees", limit=1, mode="keyword"), contradictory]
+    )
+    assert isinstance(first, QueryAnswer)
+    assert "herons.md" in [result.citation.uri for result in first]
+    assert isinstance(second, QueryAnswer)
+    assert [str(result.citation) for result in second] == ["herons.md:1-2"]
+    assert isinstance(failed, UsageError)
+    assert failed.request_id
+    with pytest.raises(UsageError):
+        await docs.ask_many([])
+    with pytest.raises(UsageError):
+        await docs.ask_many(["herons"] * 17)
+
+
+async def test_the_outcomes_of_changes_follow(served: Gateway, docs: AsyncProject) -> None:
+    """Every change after the beginning of the context; later ones by the position."""
+    async with AsyncHeadrace(served.url, await served.key()) as other:
+        async with docs.follow(prefix="birds/") as outcomes:
+            assert outcomes.position is not None
+            await docs.upsert("notes.md", "A note.")
+            theirs = other.project("docs")
+            receipt = await theirs.upsert("birds/herons.md", HERONS, lane=Lane.BULK)
+            indexed = await anext(outcomes)
+            position = outcomes.position
+            await docs.upsert("birds/swans.md", HERONS, expected_hash="0" * 64)
+            following = [await anext(outcomes) for _ in range(2)]
+        assert isinstance(indexed, DocumentIndexed)
+        assert (indexed.token, indexed.uri) == (receipt.token, "birds/herons.md")
+        embedded, rejected = sorted(following, key=lambda outcome: outcome.uri or "")
+        assert isinstance(embedded, DocumentEmbedded)
+        assert (embedded.uri, embedded.chunks_embedded) == ("birds/herons.md", 1)
+        assert isinstance(rejected, DocumentRejected)
+        assert rejected.problem.type == "PreconditionFailed"
+        async with docs.follow(prefix="birds/", after=position) as outcomes:
+            assert [await anext(outcomes) for _ in range(2)] == following
+        with pytest.raises(UsageError, match="Last-Event-ID"):
+            async with docs.follow(after="yesterday"):
+                pass
+        with pytest.raises(UnknownProject):
+            async with other.project("secrets").follow():
+                pass
+
+
+async def test_the_outcomes_of_a_batch_follow(docs: AsyncProject) -> None:
+    async with docs.follow(batch="import") as outcomes:
+        await docs.upsert("of-no-batch.md", HERONS)
+        async with docs.batch("import") as batch:
+            for number in range(20):
+                await batch.upsert(f"{number:02}.md", HERONS)
+        indexed: list[str] = []
+        while len(indexed) < 20:
+            outcome = await anext(outcomes)
+            if isinstance(outcome, DocumentIndexed):
+                indexed.append(outcome.uri)
+    assert sorted(indexed) == [f"{number:02}.md" for number in range(20)]
+
+
 async def test_the_blocking_client_does_the_same(blocking_docs: Project) -> None:
     def use() -> None:
         docs = blocking_docs
@@ -177,8 +300,24 @@ async def test_the_blocking_client_does_the_same(blocking_docs: Project) -> None
         assert docs.wait([moved], WAIT)[moved.token].state == "indexed"
         with pytest.raises(NotFound):
             docs.document("notes/007.md")
+        with docs.follow(prefix="put/") as outcomes:
+            put = docs.put("put/a.md", HERONS, wait=WAIT)
+            assert put.outcome is not None
+            assert next(outcomes).token == put.token
+        renamed = docs.move("put/b.md", "put/a.md", wait=WAIT)
+        assert renamed.outcome is not None
+        after = [outcome.token for outcome in take(docs.follow(after=outcomes.position), renamed)]
+        assert after[-1] == renamed.token
+        assert isinstance(docs.ask_many(["herons"])[0], QueryAnswer)
         with pytest.raises(KeyError):
             fail(docs)
+
+    def take(outcomes: Outcomes, last: Receipt) -> Iterator[Outcome]:
+        with outcomes:
+            for outcome in outcomes:
+                yield outcome
+                if outcome.token == last.token:
+                    return
 
     def fail(docs: Project) -> None:
         with docs.batch() as broken:

@@ -15,8 +15,10 @@ from events.names import Names, Topic
 from headrace_client import (
     AsyncHeadrace,
     AsyncProject,
+    DocumentIndexed,
     Headrace,
     HeadraceError,
+    NotFound,
     Receipt,
     Unavailable,
     UsageError,
@@ -28,6 +30,7 @@ from tests.support.waiting import eventually
 
 HERONS = "Herons nest in March."
 WAIT = timedelta(seconds=60)
+OUTCOME = timedelta(seconds=20)
 ATTEMPT = timedelta(seconds=6)
 DEADLINE = timedelta(seconds=90)
 PUBLISHED = b"/changes"
@@ -150,6 +153,69 @@ async def test_a_question_is_answered_on_a_network_that_fails(
         receipt = await docs.upsert("herons.md", HERONS)
         proxy.trap(Way.TO_CLIENT, b"query_id", Fault.RESET, times=2)
         assert len(await docs.ask("herons", min_event=receipt, timeout=WAIT)) == 1
+
+
+async def test_a_put_document_is_one_event_behind_a_load_balancer_that_fails(
+    served: Gateway, front: Front, redis_url: str
+) -> None:
+    front.refuse(Refusal(502), Refusal(503, after=True))
+    async with project(served, front.url) as docs:
+        put = await docs.put("herons.md", HERONS, wait=OUTCOME)
+    assert put.outcome is not None
+    assert len(front.requests) == 3
+    assert await events_in(redis_url) == 1
+
+
+async def test_a_move_succeeds_although_an_earlier_attempt_has_moved_it(
+    served: Gateway, front: Front, redis_url: str
+) -> None:
+    """The second attempt does not find the old uri, and yet has the receipt of the first."""
+    async with project(served, front.url) as docs:
+        await docs.put("herons.md", HERONS, wait=OUTCOME)
+        front.refuse(Refusal(503, after=True))
+        moved = await docs.move("birds.md", "herons.md", wait=OUTCOME)
+        assert moved.duplicate
+        assert moved.outcome is not None
+        with pytest.raises(NotFound):
+            await docs.move("birds.md", "herons.md")
+    assert await events_in(redis_url) == 2
+
+
+async def test_outcomes_follow_once_over_lost_connections(served: Gateway, proxy: Proxy) -> None:
+    """Also those that come while there is no connection."""
+    async with (
+        project(served, served.url) as publisher,
+        project(served, proxy.url) as docs,
+        docs.follow() as outcomes,
+    ):
+        uris: list[str] = []
+        for fault in (None, Fault.CUT, Fault.RESET):
+            if fault is not None:
+                proxy.reset()
+                proxy.trap(Way.TO_CLIENT, b"event: document.indexed", fault)
+            receipts = [
+                await publisher.upsert(f"{fault}-{number}.md", HERONS) for number in range(3)
+            ]
+            await publisher.wait(receipts, WAIT)
+            while len(uris) % 3 or f"{fault}-0.md" not in uris:
+                outcome = await anext(outcomes)
+                if isinstance(outcome, DocumentIndexed):
+                    uris.append(outcome.uri)
+    expected = [
+        f"{fault}-{number}.md" for fault in (None, Fault.CUT, Fault.RESET) for number in range(3)
+    ]
+    assert sorted(uris) == sorted(expected)
+    assert proxy.accepted >= 4
+
+
+async def test_a_stream_is_refused_until_the_deadline(served: Gateway, front: Front) -> None:
+    """It is opened like any other call; another server is recognised."""
+    front.refuse(Refusal(503), Refusal(200))
+    async with project(served, front.url) as docs:
+        with pytest.raises(HeadraceError, match="not an event stream; check that HEADRACE_URL"):
+            async with docs.follow():
+                pass
+    assert len(front.requests) == 2
 
 
 async def test_the_rate_of_a_key_is_obeyed(served: Gateway, redis_url: str) -> None:

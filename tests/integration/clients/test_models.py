@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from events import models as server_models
 from gateway.http.problems import HTTP_CODES, STATUS, status_of
 from headrace_client import errors, models
 from headrace_client.errors import HeadraceError, ServerDefect, error_of_problem
@@ -14,6 +15,7 @@ from runtime import errors as server_errors
 from tests.support.gateways import Gateway
 
 RESPONSES: dict[str, type[BaseModel]] = {
+    "Answers": models.AnswerList,
     "Batch": models.SourceBatch,
     "BatchBody": models.BatchReport,
     "BatchProgress": models.BatchProgress,
@@ -41,20 +43,30 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "SourcesBody": models.SourceList,
     "Span": models.Span,
     "TermMatch": models.TermMatch,
+    "WaitingChange": models.ChangeState,
 }
 REQUESTS: dict[str, type[BaseModel]] = {
     "Filters": models.Filters,
+    "Move": models.Move,
     "Question": models.Question,
+    "Questions": models.QuestionList,
     "Weights": models.Weights,
 }
 OTHERS = {
     # requests of routes that the client does not call, and the errors of the framework
-    *("Answers", "DeleteResponse", "IndexRequest", "IndexResponse", "Move", "Problem"),
-    *("Questions", "RetrieveFilters", "RetrieveRequest", "RetrieveResponse", "RetrievedChunk"),
+    *("DeleteResponse", "IndexRequest", "IndexResponse", "Problem"),
+    *("RetrieveFilters", "RetrieveRequest", "RetrieveResponse", "RetrievedChunk"),
     *("SourceBody", "SourcesResponse"),
     # the client takes any kind, because a newer gateway may have more of them
     "Kind",
     "Lane",
+}
+
+OUTCOMES: dict[type[BaseModel], type[BaseModel]] = {
+    models.DocumentEmbedded: server_models.DocumentEmbeddedData,
+    models.DocumentIndexed: server_models.DocumentIndexedData,
+    models.DocumentRejected: server_models.DocumentRejectedData,
+    models.OutcomeProblem: server_models.Problem,
 }
 
 OWN_ERRORS = {name for name in errors.__all__ if name[0].isupper()} - {
@@ -97,7 +109,21 @@ async def test_an_absent_field_of_a_response_has_a_default(
         assert needed <= certain, name
 
 
-@pytest.mark.parametrize("model", RESPONSES.values(), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", OUTCOMES, ids=lambda model: model.__name__)
+def test_outcomes_have_the_fields_of_their_events(model: type[BaseModel]) -> None:
+    """The OpenAPI document does not describe events of a stream."""
+    own, sent = (
+        described.model_json_schema(mode="serialization") for described in (model, OUTCOMES[model])
+    )
+    assert fields_of(own, own.get("$defs", {})) == fields_of(sent, sent.get("$defs", {}))
+    needed = {field for field, info in model.model_fields.items() if info.is_required()}
+    fields = OUTCOMES[model].model_fields.items()
+    assert needed <= {field for field, info in fields if info.is_required()}
+
+
+@pytest.mark.parametrize(
+    "model", [*RESPONSES.values(), *OUTCOMES], ids=lambda model: model.__name__
+)
 def test_a_response_keeps_unknown_fields(model: type[BaseModel]) -> None:
     """A newer gateway may send more; nothing of it is changed."""
     assert model.model_config["extra"] == "allow"
@@ -112,8 +138,10 @@ def is_nullable(schema: dict[str, Any]) -> bool:
     return any(option.get("type") == "null" for option in schema.get("anyOf", ()))
 
 
-def shape_of(schema: dict[str, Any], schemas: dict[str, Any]) -> object:
+def shape_of(schema: dict[str, Any] | bool, schemas: dict[str, Any]) -> object:
     """A schema without names, limits and the values of enumerations."""
+    if isinstance(schema, bool):
+        return schema
     if "$ref" in schema:
         return shape_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
     if options := schema.get("anyOf"):

@@ -1,15 +1,16 @@
-"""Errors for invalid settings."""
+"""Errors for invalid settings, and files of ready processes."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from events.server.acl import Role
-from gateway.session import require_known, wrong_setting
+from gateway.session import readiness_file, require_known, wrong_setting
 from processors.recipes import rate_limits
 from runtime.errors import UnknownSetting
 from runtime.settings import Settings
@@ -85,6 +86,7 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
         "HEADRACE_PASSWORDS_DIRECTORY",
         *(f"HEADRACE_{role.upper()}_PASSWORD" for role in Role),
         "HEADRACE_TEST_SEEDS",
+        "HEADRACE_MCP_RESULTS",
         "HEADRACE_SERVICE_HOST",
         "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
         "HEADRACE_REDIS_SERVICE_PORT_REDIS",
@@ -94,3 +96,21 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
 def test_variables_that_others_set(variable: str) -> None:
     """Variables that Kubernetes sets, and passwords of roles, are accepted."""
     require_known([variable])
+
+
+def test_a_file_exists_while_a_process_is_ready(tmp_path: Path) -> None:
+    """It appears with its text, replaces that of a killed predecessor, and nothing else remains."""
+    path = tmp_path / "gateway.ready"
+    path.write_text("http://127.0.0.1:1")
+    with readiness_file(path) as announce:
+        assert not path.exists()
+        announce("http://127.0.0.1:2")
+        assert path.read_text() == "http://127.0.0.1:2"
+        assert [*tmp_path.iterdir()] == [path]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_without_a_file_readiness_is_not_announced(tmp_path: Path) -> None:
+    with readiness_file(None) as announce:
+        announce("")
+    assert [*tmp_path.iterdir()] == []

@@ -4,8 +4,8 @@ Start with ``Headrace`` or, in code with an event loop, ``AsyncHeadrace``. All e
 raise are a ``HeadraceError``.
 """
 
-from headrace_client.asynchronous import AsyncBatch, AsyncHeadrace, AsyncProject
-from headrace_client.blocking import Batch, Headrace, Project
+from headrace_client.asynchronous import AsyncBatch, AsyncHeadrace, AsyncOutcomes, AsyncProject
+from headrace_client.blocking import Batch, Headrace, Outcomes, Project
 from headrace_client.errors import (
     Busy,
     ConfigurationError,
@@ -32,10 +32,16 @@ from headrace_client.models import (
     Citation,
     Collection,
     Document,
+    DocumentEmbedded,
+    DocumentIndexed,
+    DocumentRejected,
     Filters,
     Lane,
+    Outcome,
     ProjectSummary,
+    Published,
     QueryAnswer,
+    Question,
     Receipt,
     SearchResult,
     Source,
@@ -46,6 +52,7 @@ from headrace_client.models import (
 __all__ = [
     "AsyncBatch",
     "AsyncHeadrace",
+    "AsyncOutcomes",
     "AsyncProject",
     "Batch",
     "BatchProgress",
@@ -59,6 +66,9 @@ __all__ = [
     "Conflict",
     "DeadlineExceeded",
     "Document",
+    "DocumentEmbedded",
+    "DocumentIndexed",
+    "DocumentRejected",
     "EventIdReused",
     "Filters",
     "Forbidden",
@@ -68,9 +78,13 @@ __all__ = [
     "LimitExceeded",
     "LogFull",
     "NotFound",
+    "Outcome",
+    "Outcomes",
     "Project",
     "ProjectSummary",
+    "Published",
     "QueryAnswer",
+    "Question",
     "RateLimited",
     "Receipt",
     "SearchResult",

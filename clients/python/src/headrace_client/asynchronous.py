@@ -16,10 +16,19 @@ from headrace_client.events import ChangeEvent
 from headrace_client.exchange import ATTEMPT, DEADLINE, Patience
 from headrace_client.flows import Flow
 from headrace_client.groups import Groups
-from headrace_client.models import BatchProgress, BatchReport, Change, Lane, ProjectSummary, Receipt
+from headrace_client.models import (
+    BatchProgress,
+    BatchReport,
+    Change,
+    Lane,
+    Outcome,
+    ProjectSummary,
+    Receipt,
+)
+from headrace_client.subscription import Subscription
 from headrace_client.transport import AsyncTransport
 
-__all__ = ["AsyncBatch", "AsyncHeadrace", "AsyncProject"]
+__all__ = ["AsyncBatch", "AsyncHeadrace", "AsyncOutcomes", "AsyncProject"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -127,7 +136,10 @@ class AsyncProject:
     upsert = _publishing(events.upsert)
     rename = _publishing(events.rename)
     delete = _publishing(events.delete)
+    put = _sending(calls.put)
+    move = _sending(calls.move)
     ask = _sending(calls.ask)
+    ask_many = _sending(calls.ask_many)
     change = _sending(calls.change)
     summary = _sending(calls.summary)
     document = _sending(calls.document)
@@ -151,6 +163,20 @@ class AsyncProject:
         handled = self._transport.items(flows.outcomes(self.name, receipts, timeout))
         return {change.token: change async for change in handled}
 
+    def follow(
+        self, *, batch: str | None = None, prefix: str | None = None, after: str | None = None
+    ) -> AsyncOutcomes:
+        """Follow the outcomes of changes, also of other publishers.
+
+        Args:
+            batch: only outcomes of this batch.
+            prefix: beginning of the uris.
+            after: position from which to continue, of an earlier iterator, within the latest
+                100,000 outcomes. None means the next outcome.
+        """
+        subscription = Subscription(self.name, batch=batch, prefix=prefix, after=after)
+        return AsyncOutcomes(subscription, self._transport)
+
     def batch(self, batch_id: str | None = None, *, lane: Lane = Lane.BULK) -> AsyncBatch:
         """Return a batch of changes, to be used as ``async with project.batch() as batch``.
 
@@ -161,6 +187,47 @@ class AsyncProject:
     async def _publish(self, event: ChangeEvent) -> Receipt:
         call = calls.publish(self.name, event.line(), event.lane or Lane.LIVE)
         return (await self._transport.send(call))[0]
+
+
+class AsyncOutcomes:
+    """Outcomes as they come, without end: ``async with project.follow() as outcomes``.
+
+    When the context has begun, the outcome of every later change follows. A lost connection is
+    replaced by a new one, and nothing is lost or repeated.
+
+    Raises:
+        Unauthenticated, Forbidden, UsageError: the stream is refused.
+        Unavailable: the gateway, or a server behind it, could not be reached before the deadline.
+    """
+
+    def __init__(self, subscription: Subscription, transport: AsyncTransport) -> None:
+        self._subscription = subscription
+        self._parts = transport.receive(subscription)
+
+    @property
+    def position(self) -> str | None:
+        """Position after the latest outcome that was taken; None if nothing was received."""
+        return self._subscription.position
+
+    async def __aenter__(self) -> Self:
+        while not self._subscription.is_live:
+            await anext(self._parts)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._parts.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Outcome:
+        while (outcome := self._subscription.take()) is None:
+            await anext(self._parts)
+        return outcome
 
 
 class AsyncBatch:
@@ -220,7 +287,7 @@ class AsyncBatch:
         """Return the progress of the batch, with the latest changes that were rejected.
 
         Raises:
-            NotFound: no change of the batch is handled.
+            NotFound: nothing of the batch was published.
         """
         return await self._transport.send(calls.batch(self._groups.project, self.id))
 

@@ -17,10 +17,19 @@ from headrace_client.events import ChangeEvent
 from headrace_client.exchange import ATTEMPT, DEADLINE, Patience
 from headrace_client.flows import Flow
 from headrace_client.groups import Groups
-from headrace_client.models import BatchProgress, BatchReport, Change, Lane, ProjectSummary, Receipt
+from headrace_client.models import (
+    BatchProgress,
+    BatchReport,
+    Change,
+    Lane,
+    Outcome,
+    ProjectSummary,
+    Receipt,
+)
+from headrace_client.subscription import Subscription
 from headrace_client.transport import BlockingTransport
 
-__all__ = ["Batch", "Headrace", "Project"]
+__all__ = ["Batch", "Headrace", "Outcomes", "Project"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -133,7 +142,10 @@ class Project:
     upsert = _publishing(events.upsert)
     rename = _publishing(events.rename)
     delete = _publishing(events.delete)
+    put = _sending(calls.put)
+    move = _sending(calls.move)
     ask = _sending(calls.ask)
+    ask_many = _sending(calls.ask_many)
     change = _sending(calls.change)
     summary = _sending(calls.summary)
     document = _sending(calls.document)
@@ -157,6 +169,20 @@ class Project:
         handled = self._transport.items(flows.outcomes(self.name, receipts, timeout))
         return {change.token: change for change in handled}
 
+    def follow(
+        self, *, batch: str | None = None, prefix: str | None = None, after: str | None = None
+    ) -> Outcomes:
+        """Follow the outcomes of changes, also of other publishers.
+
+        Args:
+            batch: only outcomes of this batch.
+            prefix: beginning of the uris.
+            after: position from which to continue, of an earlier iterator, within the latest
+                100,000 outcomes. None means the next outcome.
+        """
+        subscription = Subscription(self.name, batch=batch, prefix=prefix, after=after)
+        return Outcomes(subscription, self._transport)
+
     def batch(self, batch_id: str | None = None, *, lane: Lane = Lane.BULK) -> Batch:
         """Return a batch of changes, to be used as ``with project.batch() as batch``.
 
@@ -167,6 +193,47 @@ class Project:
     def _publish(self, event: ChangeEvent) -> Receipt:
         call = calls.publish(self.name, event.line(), event.lane or Lane.LIVE)
         return self._transport.send(call)[0]
+
+
+class Outcomes:
+    """Outcomes as they come, without end: ``with project.follow() as outcomes``.
+
+    When the context has begun, the outcome of every later change follows. A lost connection is
+    replaced by a new one, and nothing is lost or repeated.
+
+    Raises:
+        Unauthenticated, Forbidden, UsageError: the stream is refused.
+        Unavailable: the gateway, or a server behind it, could not be reached before the deadline.
+    """
+
+    def __init__(self, subscription: Subscription, transport: BlockingTransport) -> None:
+        self._subscription = subscription
+        self._parts = transport.receive(subscription)
+
+    @property
+    def position(self) -> str | None:
+        """Position after the latest outcome that was taken; None if nothing was received."""
+        return self._subscription.position
+
+    def __enter__(self) -> Self:
+        while not self._subscription.is_live:
+            next(self._parts)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._parts.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Outcome:
+        while (outcome := self._subscription.take()) is None:
+            next(self._parts)
+        return outcome
 
 
 class Batch:
@@ -227,7 +294,7 @@ class Batch:
         """Return the progress of the batch, with the latest changes that were rejected.
 
         Raises:
-            NotFound: no change of the batch is handled.
+            NotFound: nothing of the batch was published.
         """
         return self._transport.send(calls.batch(self._groups.project, self.id))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,25 +11,33 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx2
 from pydantic import BaseModel
 
+from headrace_client.errors import HeadraceError, error_of_problem
 from headrace_client.models import (
+    AnswerList,
     BatchReport,
     Change,
     ChangePage,
+    ChangeState,
     ChunkPage,
     Collection,
     CollectionList,
     Document,
+    DocumentIndexed,
     DocumentPage,
     Filters,
     Lane,
+    Move,
     ProjectList,
     ProjectSummary,
+    Published,
     QueryAnswer,
     Question,
+    QuestionList,
     Receipt,
     ReceiptList,
     Source,
@@ -37,8 +47,10 @@ from headrace_client.models import (
 )
 
 __all__ = [
+    "EVENT_STREAM",
     "Call",
     "ask",
+    "ask_many",
     "batch",
     "change",
     "change_page",
@@ -47,8 +59,11 @@ __all__ = [
     "count_documents",
     "document",
     "document_page",
+    "move",
+    "outcomes",
     "projects",
     "publish",
+    "put",
     "sources",
     "summary",
     "text",
@@ -59,9 +74,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _JSON = "application/json"
 _LINES = "application/x-ndjson"
+_BYTES = "application/octet-stream"
 _RANGE = re.compile(r"lines (\d+)-(\d+)/(\d+)")
 _PAGE = 200
+_SILENCE = timedelta(seconds=30)
+"""A stream that is silent for longer is lost: the gateway sends something every 15 s."""
+
+EVENT_STREAM = "text/event-stream"
 _ALL = 1
+_DEFECT = 500
+_OUTCOME = 200
+"""Status of a publication whose outcome came in time; without it, the status is 202."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +114,103 @@ def publish(project: str, lines: bytes, lane: Lane) -> Call[tuple[Receipt, ...]]
         params={"lane": lane.value},
         body=lines,
         media_type=_LINES,
+    )
+
+
+def put(
+    project: str,
+    uri: str,
+    content: str | bytes,
+    *,
+    title: str | None = None,
+    kind: str | None = None,
+    media_type: str | None = None,
+    collections: Sequence[str] = (),
+    metadata: Mapping[str, str] | None = None,
+    commit: str | None = None,
+    private: bool = False,
+    lane: Lane = Lane.LIVE,
+    event_id: str | None = None,
+    wait: timedelta = timedelta(),
+) -> Call[Published]:
+    """Publish a document as it is, and wait until it is searchable by keyword.
+
+    Unlike ``upsert``, it takes the bytes of a file, and returns the outcome too.
+
+    Args:
+        project: the project of the document.
+        uri: name of the document in its project.
+        content: the whole text; bytes are in UTF-8.
+        title: title of the document, shown in results.
+        kind: kind of the content, such as ``markdown``; detected if None.
+        media_type: media type of the content, such as ``text/markdown``.
+        collections: names by which a question can filter.
+        metadata: texts by which a question can filter.
+        commit: commit of the repository that has the document.
+        private: only the agent of the API key can find the document.
+        lane: ``Lane.BULK`` for many changes, so that they don't delay urgent ones.
+        event_id: id of the change, which is published once within 24 hours. The default is a new
+            id for each call.
+        wait: time in which the outcome may come, at most 30 s.
+
+    Raises:
+        UsageError: an argument is out of its limits, or the change was rejected.
+        EventIdReused: another change was published with this ``event_id``.
+        Unavailable: the gateway, or a server behind it, could not be reached before the deadline.
+    """
+    body = content.encode() if isinstance(content, str) else content
+    digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    params = {
+        "uri": uri,
+        "title": title,
+        "kind": kind,
+        "collection": list(collections),
+        "commit": commit,
+        "private": "true" if private else None,
+        "lane": lane.value,
+        **{f"meta.{name}": text for name, text in (metadata or {}).items()},
+    }
+    return Call(
+        "PUT",
+        _path(project, "/document"),
+        _published,
+        params=_given(params),
+        body=body,
+        media_type=media_type or _BYTES,
+        headers={"Content-Digest": f"sha-256=:{digest}:", **_once(event_id), **_waiting(wait)},
+        takes=wait,
+    )
+
+
+def move(
+    project: str,
+    uri: str,
+    old_uri: str,
+    *,
+    event_id: str | None = None,
+    wait: timedelta = timedelta(),
+) -> Call[Published]:
+    """Publish the new uri of a stored document, whose content and properties stay the same.
+
+    Args:
+        project: the project of the document.
+        uri: its new uri.
+        old_uri: its uri until now.
+        event_id: id of the change; see ``put``.
+        wait: time in which the outcome may come, at most 30 s.
+
+    Raises:
+        NotFound: there is no such document.
+        Conflict: the gateway does not have the exact text; publish it with ``rename``.
+        UsageError: an argument is out of its limits, or the change was rejected.
+    """
+    return Call(
+        "POST",
+        _path(project, "/document:move"),
+        _published,
+        body=Move(old_uri=old_uri, uri=uri).model_dump_json().encode(),
+        headers={**_once(event_id), **_waiting(wait)},
+        takes=wait,
     )
 
 
@@ -155,20 +275,63 @@ def ask(
     )
 
 
-def change(project: str, token: str, *, wait: timedelta = timedelta()) -> Call[Change]:
-    """Return a handled change; the gateway waits up to ``wait`` (at most 30 s) for its outcome.
+def ask_many(
+    project: str, questions: Sequence[str | Question]
+) -> Call[tuple[QueryAnswer | HeadraceError, ...]]:
+    """Ask up to 16 questions at once; each has its answer or its error, in the same order.
+
+    A text is a question with the defaults of ``ask``.
 
     Raises:
-        NotFound: the change is not handled.
+        UsageError: there is no question, there are too many, or a field is out of its limits.
+        Unavailable: the gateway, or a server behind it, can't be reached.
     """
-    seconds = math.ceil(wait.total_seconds())
+    asked = tuple(
+        Question(text=question) if isinstance(question, str) else question for question in questions
+    )
+    return Call(
+        "POST",
+        _path(project, "/ask:batch"),
+        _answers,
+        body=QuestionList(questions=asked).to_bytes(),
+        takes=timedelta(milliseconds=max((question.timeout_ms for question in asked), default=0)),
+    )
+
+
+def change(project: str, token: str, *, wait: timedelta = timedelta()) -> Call[Change | None]:
+    """Return a handled change, or None while it waits in the log.
+
+    The gateway waits up to ``wait`` (at most 30 s) for the outcome.
+
+    Raises:
+        NotFound: the project has no such change, or it was published past the gateways and is not
+            handled.
+    """
     return Call(
         "GET",
         _path(project, "/change"),
-        _model(Change),
+        _handled,
         params={"token": token},
-        headers={"Prefer": f"wait={seconds}"} if seconds > 0 else {},
+        headers=_waiting(wait),
         takes=wait,
+    )
+
+
+def outcomes(
+    project: str, *, batch: str | None, prefix: str | None, after: str | None
+) -> Call[httpx2.Response]:
+    """Open the stream of outcomes; the result is a response that is not read yet.
+
+    ``after`` is the id of the last event that was received.
+    """
+    headers = {"Accept": EVENT_STREAM}
+    return Call(
+        "GET",
+        _path(project, "/events"),
+        _stream,
+        params=_given({"batch": batch, "prefix": prefix}),
+        headers=headers if after is None else headers | {"Last-Event-ID": after},
+        takes=_SILENCE,
     )
 
 
@@ -184,7 +347,7 @@ def batch(project: str, batch_id: str) -> Call[BatchReport]:
     """Return the progress of a batch, and the latest of its changes that were rejected.
 
     Raises:
-        NotFound: no change of the batch is handled.
+        NotFound: nothing of the batch was published.
     """
     path = _path(project, f"/batch/{quote(batch_id, safe='')}")
     return Call("GET", path, _model(BatchReport))
@@ -288,6 +451,53 @@ def _ms(duration: timedelta) -> int:
     return math.ceil(duration.total_seconds() * 1000)
 
 
+def _waiting(wait: timedelta) -> dict[str, str]:
+    """Return the header that asks the gateway to wait for an outcome."""
+    seconds = math.ceil(wait.total_seconds())
+    return {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
+
+
+def _once(event_id: str | None) -> dict[str, str]:
+    """Return the header by which every attempt of a call publishes the same event."""
+    return {"Idempotency-Key": event_id or str(uuid4())}
+
+
+def _stream(response: httpx2.Response) -> httpx2.Response:
+    media_type = response.headers.get("content-type", "").partition(";")[0]
+    if media_type != EVENT_STREAM:
+        raise ValueError(f"it is {media_type or 'of no type'}, not an event stream")
+    return response
+
+
+def _published(response: httpx2.Response) -> Published:
+    receipt = _model(Receipt)(response)
+    has_outcome = response.status_code == _OUTCOME
+    return Published(
+        token=receipt.token,
+        event_id=receipt.event_id,
+        duplicate=receipt.duplicate,
+        outcome=_model(DocumentIndexed)(response) if has_outcome else None,
+    )
+
+
+def _answers(response: httpx2.Response) -> tuple[QueryAnswer | HeadraceError, ...]:
+    request_id = response.headers.get("x-request-id", "")
+    return tuple(
+        answer if isinstance(answer, QueryAnswer) else _error(answer, request_id)
+        for answer in _model(AnswerList)(response).answers
+    )
+
+
+def _error(problem: dict[str, Any], request_id: str) -> HeadraceError:
+    seconds = problem.get("retry_after_s")
+    return error_of_problem(
+        int(problem.get("status", _DEFECT)),
+        problem,
+        request_id=request_id,
+        retry_after=None if seconds is None else timedelta(seconds=seconds),
+    )
+
+
 def _conditions(
     prefix: str | None, kind: str | None, collection: str | None, source: str | None
 ) -> dict[str, Any]:
@@ -300,6 +510,11 @@ def _given(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _model(model: type[Model]) -> Callable[[httpx2.Response], Model]:
     return lambda response: model.model_validate_json(response.content)
+
+
+def _handled(response: httpx2.Response) -> Change | None:
+    state = _model(ChangeState)(response).state
+    return None if state == "waiting" else _model(Change)(response)
 
 
 def _text(response: httpx2.Response) -> Text:

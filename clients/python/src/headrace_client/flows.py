@@ -7,6 +7,7 @@ and items. A transport drives it, blocking or in an event loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -76,15 +77,15 @@ def outcomes(project: str, receipts: Iterable[Receipt], timeout: timedelta) -> F
         change: Change | None = None
         while change is None:
             left = timedelta(seconds=max(0.0, ends_at - monotonic()))
-            try:
+            with suppress(NotFound):
                 change = yield calls.change(project, token, wait=min(left, _LONGEST_WAIT))
-            except NotFound:
+            if change is None:
                 if not left:
                     raise DeadlineExceeded(
                         f"{handled} of {len(tokens)} changes have an outcome after "
                         f"{timeout.total_seconds():g} s",
                         "check that workers run",
-                    ) from None
+                    )
                 yield Pause(min(_PAUSE_S, left.total_seconds()))
         yield Item(change)
 
@@ -127,7 +128,7 @@ def progress(
 def _progress(project: str, batch_id: str) -> Generator[Call[BatchReport], Any, BatchProgress]:
     try:
         report: BatchReport = yield calls.batch(project, batch_id)
-    except NotFound:  # no change of it is handled
+    except NotFound:  # nothing of it was published
         return _NO_PROGRESS
     return report.progress
 
@@ -144,16 +145,17 @@ def _counted(progress: BatchProgress, expected: int) -> BatchProgress:
 
 def _foreign(
     project: str, batch_id: str, tokens: list[str]
-) -> Generator[Call[Change], Any, set[str]]:
+) -> Generator[Call[Change | None], Any, set[str]]:
     """Find changes that were published before, in another batch: they don't count in this one.
 
     Changes that are handled are removed from ``tokens``.
     """
     foreign = set()
     while tokens:
-        try:
-            change: Change = yield calls.change(project, tokens[0])
-        except NotFound:
+        change: Change | None = None
+        with suppress(NotFound):
+            change = yield calls.change(project, tokens[0])
+        if change is None:
             break  # those that follow it are not handled either, or soon will be
         tokens.pop(0)
         if change.batch != batch_id:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "AnswerList",
     "BatchProgress",
     "BatchReport",
     "Change",
@@ -23,11 +24,20 @@ __all__ = [
     "Citation",
     "Collection",
     "Document",
+    "DocumentEmbedded",
+    "DocumentIndexed",
     "DocumentPage",
+    "DocumentRejected",
     "Filters",
     "Lane",
+    "Move",
+    "Outcome",
+    "OutcomeProblem",
     "ProjectSummary",
+    "Published",
     "QueryAnswer",
+    "Question",
+    "QuestionList",
     "Receipt",
     "Recipe",
     "RejectedChange",
@@ -90,6 +100,80 @@ class Receipt(_Response):
     duplicate: bool
 
 
+class DocumentIndexed(_Response):
+    """Outcome of a change that was applied, or is older than the stored version (``superseded``).
+
+    ``token`` and ``event_id`` are those of the change. ``agent`` is the only agent that may see the
+    document. ``chunks_pending`` chunks are searchable by vector after ``DocumentEmbedded``.
+    ``created``: the document did not exist before.
+    """
+
+    token: str
+    event_id: str
+    project: str
+    uri: str
+    agent: str | None = None
+    change: str
+    outcome: str
+    created: bool = False
+    chunks_kept: int = 0
+    chunks_added: int = 0
+    chunks_removed: int = 0
+    chunks_embedded: int = 0
+    chunks_pending: int = 0
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0
+    searchable_after_ms: float = 0.0
+
+
+class DocumentEmbedded(_Response):
+    """All chunks of a change have their vectors, or were refused by the model.
+
+    ``embedded_after_ms`` is the time from the publication to the last vector.
+    """
+
+    token: str
+    event_id: str
+    project: str
+    uri: str
+    agent: str | None = None
+    generation: int
+    chunks_embedded: int = 0
+    chunks_refused: int = 0
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0
+    embedded_after_ms: float = 0.0
+
+
+class OutcomeProblem(_Response):
+    """Reason of a rejection; ``type`` is the name of the error."""
+
+    type: str
+    detail: str
+    retryable: bool = False
+
+
+class DocumentRejected(_Response):
+    """A change was not applied. What could not be read of it is None."""
+
+    token: str
+    event_id: str | None = None
+    project: str | None = None
+    uri: str | None = None
+    agent: str | None = None
+    problem: OutcomeProblem
+    attempts: int = 1
+
+
+Outcome: TypeAlias = DocumentIndexed | DocumentEmbedded | DocumentRejected
+
+
+class Published(Receipt):
+    """Confirmation of a published change, with its outcome if that came in time."""
+
+    outcome: DocumentIndexed | None = None
+
+
 class Change(_Response):
     """A handled change: ``state`` is ``indexed``, ``superseded`` or ``rejected``.
 
@@ -105,6 +189,13 @@ class Change(_Response):
     handled_at: datetime
     detail: str | None = None
     batch: str | None = None
+
+
+class ChangeState(_Response):
+    """State of a change, handled or ``waiting``."""
+
+    token: str
+    state: str = "waiting"
 
 
 class ChangePage(_Response):
@@ -409,27 +500,50 @@ class SourceList(_Response):
     items: tuple[Source, ...]
 
 
+class AnswerList(_Response):
+    """For each question its answer, or a problem."""
+
+    answers: tuple[QueryAnswer | dict[str, Any], ...]
+
+
 class ReceiptList(_Response):
     """Receipts in the order of the changes."""
 
     receipts: tuple[Receipt, ...]
 
 
+class Move(_Request):
+    """Present and new uri of a document."""
+
+    old_uri: str
+    uri: str
+
+
 class Question(_Request):
-    """A question as it is sent; absent fields have the gateway's defaults."""
+    """A question as it is sent. The fields are the arguments of ``ask``; times are in ms."""
 
     text: str
-    limit: int
-    mode: Literal["hybrid", "vector", "keyword"]
+    limit: int = 10
+    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
     weights: Weights | None = None
     filters: Filters = Filters()
     min_similarity: float | None = None
     min_event: str | None = None
-    vectors: bool
-    max_wait_ms: int
-    explain: bool
+    vectors: bool | None = None
+    max_wait_ms: int = 5_000
+    explain: bool = False
     context_tokens: int | None = None
-    timeout_ms: Annotated[int, Field(ge=1)]
+    timeout_ms: Annotated[int, Field(ge=1)] = 10_000
+
+    def to_bytes(self) -> bytes:
+        """Serialize without absent fields, as UTF-8 JSON."""
+        return self.model_dump_json(exclude_none=True).encode()
+
+
+class QuestionList(_Request):
+    """Questions that are asked at once."""
+
+    questions: tuple[Question, ...]
 
     def to_bytes(self) -> bytes:
         """Serialize without absent fields, as UTF-8 JSON."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from headrace_client.calls import Call
 from headrace_client.errors import HeadraceError
 from headrace_client.exchange import Exchange, Patience
 from headrace_client.flows import Flow, Item, Pause
+from headrace_client.subscription import Subscription
 
 __all__ = ["AsyncTransport", "BlockingTransport"]
 
@@ -47,6 +49,44 @@ class BlockingTransport:
                 except httpx2.RequestError as error:
                     raise exchange.unreachable(error) from error
                 return exchange.result(response)
+        raise AssertionError("the last attempt returns or raises")
+
+    def receive(self, subscription: Subscription) -> Generator[None]:
+        """Receive into a subscription without end, over new connections if some are lost.
+
+        It yields after each part, so that the caller can take what has come.
+
+        Raises:
+            HeadraceError: the stream is refused, or can't be opened before the deadline.
+        """
+        while True:
+            exchange = Exchange(subscription.call(), self._patience)
+            with closing(self._open(exchange)) as response:
+                reason = "the gateway ended it"
+                try:
+                    for content in response.iter_bytes():
+                        subscription.receive(content)
+                        yield
+                except httpx2.RequestError as error:
+                    reason = str(exchange.unreachable(error))
+            subscription.lose(self._patience.deadline, reason)
+            time.sleep(subscription.pause_s)
+
+    def _open(self, exchange: Exchange[httpx2.Response]) -> httpx2.Response:
+        for attempt in exchange.attempts():
+            with attempt:
+                request = self._http.build_request(**exchange.request())
+                try:
+                    response = self._http.send(request, stream=True)
+                    if not response.is_success:
+                        response.read()
+                except httpx2.RequestError as error:
+                    raise exchange.unreachable(error) from error
+                try:
+                    return exchange.result(response)
+                except HeadraceError:
+                    response.close()
+                    raise
         raise AssertionError("the last attempt returns or raises")
 
     def items(self, flow: Flow[Result]) -> Iterator[Result]:
@@ -98,6 +138,44 @@ class AsyncTransport:
                 except httpx2.RequestError as error:
                     raise exchange.unreachable(error) from error
                 return exchange.result(response)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def receive(self, subscription: Subscription) -> AsyncGenerator[None]:
+        """Receive into a subscription without end, over new connections if some are lost.
+
+        It yields after each part, so that the caller can take what has come.
+
+        Raises:
+            HeadraceError: the stream is refused, or can't be opened before the deadline.
+        """
+        while True:
+            exchange = Exchange(subscription.call(), self._patience)
+            async with aclosing(await self._open(exchange)) as response:
+                reason = "the gateway ended it"
+                try:
+                    async for content in response.aiter_bytes():
+                        subscription.receive(content)
+                        yield
+                except httpx2.RequestError as error:
+                    reason = str(exchange.unreachable(error))
+            subscription.lose(self._patience.deadline, reason)
+            await asyncio.sleep(subscription.pause_s)
+
+    async def _open(self, exchange: Exchange[httpx2.Response]) -> httpx2.Response:
+        async for attempt in exchange.attempts():
+            with attempt:
+                request = self._http.build_request(**exchange.request())
+                try:
+                    response = await self._http.send(request, stream=True)
+                    if not response.is_success:
+                        await response.aread()
+                except httpx2.RequestError as error:
+                    raise exchange.unreachable(error) from error
+                try:
+                    return exchange.result(response)
+                except HeadraceError:
+                    await response.aclose()
+                    raise
         raise AssertionError("the last attempt returns or raises")
 
     async def items(self, flow: Flow[Result]) -> AsyncIterator[Result]:

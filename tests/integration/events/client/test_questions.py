@@ -30,6 +30,7 @@ from events.models import (
     QueryAnswered,
     QueryFailed,
     QueryFailedData,
+    QueryFields,
     QueryRequested,
     parse_event,
 )
@@ -153,6 +154,31 @@ async def test_a_question_out_of_its_limits_is_refused_before_it_is_sent(
         with pytest.raises(UsageError, match=r"query: text: .*2000"):
             await client.ask("p", "x" * 2001)
     assert await redis.xlen(QUERIES) == 0
+
+
+async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url: str) -> None:
+    query = QueryFields.model_validate(
+        {
+            "text": "mill race",
+            "limit": 3,
+            "mode": "vector",
+            "weights": {"vector": 0.9, "keyword": 0.1},
+            "filters": {"uri_prefix": "docs/"},
+            "min_event": "live:0:1-0",
+            "vectors": True,
+            "max_wait_ms": 7,
+            "explain": True,
+            "context_tokens": 64,
+            "min_similarity": 0.25,
+        }
+    )
+    assert query.model_fields_set == set(QueryFields.model_fields)
+    async with Client.connect(redis_url) as client:
+        with pytest.raises(Unavailable):
+            await client.ask_query("p", query, agent="ada", timeout=timedelta(milliseconds=200))
+    _, sent = await next_query(redis)
+    assert sent.data.model_dump(include=set(QueryFields.model_fields)) == query.model_dump()
+    assert (sent.data.project, sent.data.agent) == ("p", "ada")
 
 
 async def test_a_lost_connection_is_made_anew(redis: Redis, redis_url: str) -> None:

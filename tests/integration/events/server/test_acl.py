@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
 from events.client.client import Client
+from events.client.operator_client import OperatorClient
 from events.models import DocumentIndexed
 from events.names import Topic
 from events.replays import ReplayState, ReplayStates
@@ -251,8 +252,10 @@ async def test_a_gateway_works_by_its_own_user(
         with pytest.raises(Unauthenticated):
             await keys.authenticate(ApiKey.new().text, "203.0.113.9")
     await redis.aclose()
-    async with Client.connect(doors.url(Role.GATEWAY)) as client:
-        await client.upsert("docs", "a.md", "The mill race is dry.")
+    async with OperatorClient.connect(doors.url(Role.GATEWAY)) as client:
+        receipt = await client.upsert("docs", "a.md", "The mill race is dry.")
+        await client.accepted().add("docs", [receipt.token])
+        assert await client.accepted().has("docs", receipt.token)
     assert await admin.xlen(LIVE) == 1
     assert await refusals(admin) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -101,35 +102,54 @@ async def test_every_wrong_key_is_refused_in_the_same_words(
     assert (await keys.authenticate(key.text)).key_id == key.id
 
 
-class Counting(ApiKeys):
-    """Keys that count how often Postgres is asked."""
-
-    asked = 0
-
-    async def admit(self, key_id: str, digest: bytes) -> AdmittedKey | None:
-        self.asked += 1
-        return await super().admit(key_id, digest)
-
-
-async def test_failed_attempts_of_an_address_stop_before_postgres(
+async def test_failed_attempts_of_an_address_are_limited(
     database: Database, gateway: OpenDatabase, redis: Redis
 ) -> None:
-    """After 20 failures in a minute, an address is refused by all gateways, and others are not."""
-    counting = Counting(gateway)
+    """After 20 failures in a minute, all gateways refuse wrong keys, from this address alone."""
     first, second = (authenticator(gateway, redis) for _ in range(2))
-    first._api_keys = second._api_keys = counting
     for attempt in range(FAILURES_PER_MINUTE):
         with pytest.raises(Unauthenticated):
             await (first, second)[attempt % 2].authenticate(ApiKey.new().text, ADDRESS)
-    assert counting.asked == FAILURES_PER_MINUTE
-    key = await add_key(database, "alpha")
     for keys in (first, second):
         with pytest.raises(RateLimited) as refused:
-            await keys.authenticate(key.text, ADDRESS)
+            await keys.authenticate(ApiKey.new().text, ADDRESS)
         assert refused.value.retry_after is not None
         assert 0 < refused.value.retry_after.total_seconds() <= 60 / FAILURES_PER_MINUTE
-    assert counting.asked == FAILURES_PER_MINUTE
-    assert (await first.authenticate(key.text, "2001:db8::1")).key_id == key.id
+    with pytest.raises(Unauthenticated):
+        await first.authenticate(ApiKey.new().text, "2001:db8::1")
+
+
+class Counting(ApiKeys):
+    """Keys that count how many of them Postgres looks up at once."""
+
+    current = most = 0
+
+    async def admit(self, key_id: str, digest: bytes) -> AdmittedKey | None:
+        self.current += 1
+        self.most = max(self.most, self.current)
+        try:
+            return await super().admit(key_id, digest)
+        finally:
+            self.current -= 1
+
+
+async def test_a_valid_key_passes_among_failed_attempts_of_its_address(
+    database: Database, gateway: OpenDatabase, redis: Redis
+) -> None:
+    """Also if it is used for the first time; the keys of such an address wait for one another."""
+    key = await add_key(database, "alpha")
+    keys = authenticator(gateway, redis)
+    for _ in range(FAILURES_PER_MINUTE):
+        with pytest.raises(Unauthenticated):
+            await keys.authenticate(ApiKey.new().text, ADDRESS)
+    keys._api_keys = counting = Counting(gateway)
+    tokens = [*(ApiKey.new().text for _ in range(10)), key.text]
+    results = await asyncio.gather(
+        *(keys.authenticate(token, ADDRESS) for token in tokens), return_exceptions=True
+    )
+    assert all(isinstance(result, RateLimited) for result in results[:-1])
+    assert isinstance(results[-1], Caller)
+    assert (results[-1].key_id, counting.most) == (key.id, 1)
 
 
 async def test_valid_keys_are_not_limited_by_address(

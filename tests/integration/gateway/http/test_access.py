@@ -87,6 +87,31 @@ async def test_unknown_fields_and_parameters_are_refused(client: httpx2.AsyncCli
     assert (response.status_code, response.json()["code"]) == (400, "MalformedRequest")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "documents", {}),
+        ("GET", "ask?q=herons", {}),
+        ("POST", "ask", {"json": {"text": "herons"}}),
+        ("DELETE", "document?uri=a.md", {}),
+        ("POST", "changes", {"json": [{"data": {"uri": "a.md", "content": "Herons."}}]}),
+    ],
+)
+async def test_only_a_published_document_has_metadata_in_its_address(
+    client: httpx2.AsyncClient, method: str, path: str, body: dict[str, Any]
+) -> None:
+    url = httpx2.URL(path).copy_add_param("meta.year", "2026")
+    response = await client.request(method, url, **body)
+    assert (response.status_code, response.json()["code"]) == (422, "UsageError")
+    assert "'meta.year'" in response.json()["detail"]
+
+
+async def test_the_address_of_a_document_names_its_parameters(client: httpx2.AsyncClient) -> None:
+    response = await client.put("document", params={"uri": "a.md", "met.year": "1"}, content=b"a")
+    assert response.status_code == 422
+    assert "meta.NAME" in response.json()["remedy"]
+
+
 async def test_requests_over_the_rate_of_a_key_wait(served: Gateway) -> None:
     async with served.client(requests_per_minute=2) as client:
         responses = [await client.get("documents") for _ in range(3)]

@@ -7,16 +7,22 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from socket import SO_RCVBUF, SOL_SOCKET, create_server
+from socket import socket as new_socket
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
+from gateway.app import _ROUTERS
 from gateway.http import middleware
-from gateway.http.connections import HEAD_BYTES, Connection
+from gateway.http.connections import HEAD_BYTES, Connection, server_config
+from gateway.http.services import KeyedRoute
 from tests.support.databases import Database
 from tests.support.gateways import Gateway, gateway
-from tests.support.waiting import within
+from tests.support.waiting import eventually, within
 
 _HOST = "Host: 127.0.0.1\r\n"
 
@@ -144,6 +150,69 @@ async def test_the_rest_of_a_refused_body_is_not_awaited(served: Gateway) -> Non
     async with connected(served) as socket:
         await socket.send(head + "part")
         check_problem(await socket.all(), 401, "Unauthenticated")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/projects/docs/ask",
+        "/v1/projects/docs/ask:batch",
+        "/v1/projects/docs/changes",
+        "/v1/projects/docs/document:move",
+        "/rag/index",
+        "/rag/retrieve",
+        "/mcp",
+    ],
+)
+@pytest.mark.parametrize("key", ["", "Authorization: Bearer hr_AAAAAAAA_" + "A" * 43 + "\r\n"])
+async def test_no_body_is_read_before_the_key_is_checked(
+    served: Gateway, path: str, key: str
+) -> None:
+    kind = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+    head = f"POST {path} HTTP/1.1\r\n{_HOST}{key}{kind}Content-Length: 99999\r\n\r\n"
+    async with connected(served) as socket:
+        await socket.send(head)
+        check_problem(await socket.all(), 401, "Unauthenticated")
+
+
+def test_every_route_of_a_caller_checks_the_key_first() -> None:
+    routes = [route for router in _ROUTERS for route in router.routes]
+    assert len(routes) > 20
+    assert {type(route) for route in routes} == {KeyedRoute}
+
+
+async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "write_seconds", 0.3)
+    written_bytes = 0
+    has_ended = False
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the client has gone."""
+        nonlocal written_bytes, has_ended
+        gone = asyncio.ensure_future(_disconnected(receive))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not gone.done():
+            await send({"type": "http.response.body", "body": bytes(2**20), "more_body": True})
+            written_bytes += 2**20
+        has_ended = True
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(server_config(endless, lifespan="off"))
+        serving = asyncio.create_task(server._serve(sockets=[listener]))
+        with new_socket() as client:
+            client.setsockopt(SOL_SOCKET, SO_RCVBUF, 4096)
+            client.connect(listener.getsockname())
+            client.sendall(f"GET / HTTP/1.1\r\n{_HOST}\r\n".encode())
+            await eventually(lambda: written_bytes > 0, "the response has begun")
+            await eventually(lambda: has_ended, "the response has ended")
+            await eventually(lambda: not server.server_state.connections, "the connection is gone")
+        server.should_exit = True
+        await serving
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,33 @@ async def test_the_progress_of_a_batch_follows_to_its_end(client: httpx2.AsyncCl
     assert (shown["progress"]["indexed"], shown["rejected"]) == (20, [])
 
 
+async def test_a_batch_can_be_followed_before_its_first_change(client: httpx2.AsyncClient) -> None:
+    """The first position comes at once, so that no later outcome is missed."""
+    params = {"batch": "import-2"}
+    async with client.stream("GET", "events", params=params) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == "retry: 2000"
+        assert [await anext(lines) for _ in range(2)] == ["", ": nothing new"]
+        assert (await anext(lines)).startswith("id: 0:")
+        change = {"batch": "import-2", "data": {"uri": "a.md", "content": "Herons."}}
+        assert (await client.post("changes", json=[change])).status_code == 202
+        events = _events(lines)
+        names = {(await anext(events)).name for _ in range(2)}
+    assert names == {"document.indexed", "batch.progress"}
+
+
+async def test_a_position_alone_is_enough_to_go_on(client: httpx2.AsyncClient) -> None:
+    """Changes that are published after the connection is lost follow in the next one."""
+    async with client.stream("GET", "events") as response:
+        position = await anext(
+            line async for line in response.aiter_lines() if line.startswith("id: ")
+        )
+    await put(client, "a.md")
+    headers = {"Last-Event-ID": position.removeprefix("id: ")}
+    async with stream(client, "GET", "events", headers=headers) as events:
+        assert (await anext(events)).data["uri"] == "a.md"
+
+
 async def test_a_question_as_a_stream_has_exactly_one_end(client: httpx2.AsyncClient) -> None:
     await put(client, "a.md")
     headers = {"Accept": "text/event-stream"}

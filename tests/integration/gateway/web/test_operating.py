@@ -96,7 +96,7 @@ def test_a_replay_is_estimated_then_started_and_stopped(opened: Opened) -> None:
         expect(page.get_by_label("Model")).to_have_value("local/other")
         page.get_by_role("button", name="Start").click()
         expect(page.get_by_text("build: 420 of 1,000")).to_be_visible()
-        contents.replay.done = 900
+        contents.advance_replay(done=900)
         expect(page.get_by_text("build: 900 of 1,000")).to_be_visible()
         page.get_by_role("button", name="Stop the replay").click()
     kinds = [work[0] for work in contents.done]
@@ -112,7 +112,7 @@ def test_the_forms_know_the_generations_as_soon_as_a_replay_has_ended(opened: Op
         page.goto("/generations?replay=r1")
         expect(page.get_by_role("button", name="Roll back")).to_have_count(0)
         contents.generations = [former, live]
-        contents.replay.has_ended, contents.replay.state = True, "succeeded"
+        contents.advance_replay(state="succeeded")
         expect(page.get_by_role("button", name="Roll back")).to_be_visible()
 
 
@@ -153,7 +153,7 @@ def test_a_batch_is_followed_to_its_end(opened: Opened) -> None:
     with opened(contents) as page:
         page.goto("/batch?id=b1")
         expect(page.get_by_text("812 of 1,200 changes handled, 388 wait")).to_be_visible()
-        contents.batch.indexed, contents.batch.waiting = 1188, 0
+        contents.advance_batch(indexed=1188, waiting=0)
         expect(page.get_by_text("This batch is done.")).to_be_visible()
         expect(page.get_by_text("content is not UTF-8")).to_be_visible()
 
@@ -163,7 +163,7 @@ def test_what_was_opened_stays_open_while_a_sync_is_followed(opened: Opened) -> 
     with opened(contents) as page:
         page.goto("/sources")
         page.get_by_text("Sync again, or forget it").click()
-        contents.batch.indexed, contents.batch.waiting = 1000, 188
+        contents.advance_batch(indexed=1000, waiting=188)
         expect(page.get_by_text("1,012 of 1,200 changes handled")).to_be_visible()
         expect(page.get_by_text("A sync runs where the files are:")).to_be_visible()
 

@@ -69,7 +69,7 @@ MAIL = (
     b"Date: Mon, 2 Mar 2026 10:14:00 +0000\r\n\r\nThe spillway concrete has a crack.\r\n"
 )
 
-KINDS = [
+KINDS: list[tuple[str, str | bytes, str, Kind, str]] = [
     ("formats.pdf", PDF, "remedy for a scanned PDF", Kind.PDF, "page=2"),
     ("formats.html", "<html><body><main><h1 id='fish'>Fish ladder</h1><p>Salmon climb it.</main>",
      "salmon", Kind.HTML, "fish"),

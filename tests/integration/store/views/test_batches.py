@@ -8,7 +8,7 @@ import pytest
 
 from events.client.operator_client import OperatorClient
 from events.models import DocumentChange, DocumentChanged, Problem
-from events.names import Lane
+from events.names import Lane, LogPosition
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import NotFound
 from store.generations.catalog import Projects, Recipe
@@ -18,7 +18,7 @@ from store.views.batches import Batches, BatchProgress, skipped_files
 from tests.support.databases import Database as FreshDatabase
 from tests.support.processes import WorkerProcess
 from tests.support.waiting import eventually
-from tests.support.writes import document_write, opened
+from tests.support.writes import RECIPE, document_write, opened
 
 PROJECT = "alpha"
 
@@ -82,6 +82,35 @@ async def test_a_batch_need_not_be_reported(batches: Batches, store: Store) -> N
     assert (progress.began_at, progress.seconds_left) == (None, None)
     with pytest.raises(NotFound, match="no batch 'other'"):
         await batches.progress(PROJECT, "other")
+
+
+async def test_published_changes_wait_until_they_are_handled(
+    batches: Batches, store: Store, database: FreshDatabase
+) -> None:
+    """A gateway records each change once, however often and in how many calls it is named."""
+    tokens = [LogPosition(position, 0).token for position in (10, 11, 12)]
+
+    async def counts() -> tuple[int, int, int]:
+        progress = await batches.progress(PROJECT, "import")
+        return progress.published, progress.indexed, progress.waiting
+
+    url = database.worker_url.replace("headrace_worker@", "headrace_gateway@")
+    async with opened(url) as gateway:
+        published = Batches(gateway, Projects(gateway, lambda: RECIPE))
+        for named in (tokens[:2], tokens[:2], tokens[1:]):
+            await published.add_changes(PROJECT, "import", named, started_by="API key 1")
+    assert await counts() == (3, 0, 3)
+    began_at = (await batches.progress(PROJECT, "import")).began_at
+    assert began_at is not None
+    await store.apply([document_write("a", 10, ["x"], batch="import")])
+    assert await counts() == (3, 1, 2)
+    await store.apply([document_write("b", 11, ["x"], batch="other")])
+    assert await counts() == (2, 1, 1)
+    assert await store.batches.forget_handled_changes(PROJECT) == 2
+    assert await store.batches.forget_handled_changes(PROJECT) == 0
+    assert await counts() == (2, 1, 1)
+    await store.apply([document_write("c", 12, ["x"], batch="import")])
+    assert await counts() == (2, 2, 0)
 
 
 async def test_skipped_files_are_named_up_to_a_number() -> None:

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 
 from gateway.http import problems
 from gateway.http.middleware import CONTENT_SECURITY_POLICY, Guard, RequestLog
+from runtime import metrics
 
 _LIMIT = 4_000
 
@@ -137,3 +138,16 @@ async def test_every_response_has_the_headers_of_security_and_an_id(
         assert response.json()["instance"] == f"urn:uuid:{wanted}"
     response = await client.get("/nothing", headers={"X-Request-Id": "a\tb"})
     assert response.headers["x-request-id"] != wanted
+
+
+async def test_a_request_names_the_trace_of_its_caller(client: httpx2.AsyncClient) -> None:
+    trace_id = "5af7651916cd43dd8448eb211c80319c"
+    headers = {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}
+    await client.put("/document", content=b"herons", headers=headers)
+    exemplars = [
+        sample.exemplar.labels["trace_id"]
+        for family in metrics.HTTP_REQUEST_SECONDS.families()
+        for sample in family.samples
+        if sample.exemplar is not None and sample.labels["route"] == "/document"
+    ]
+    assert trace_id in exemplars

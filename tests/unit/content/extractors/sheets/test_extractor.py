@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import xlsxwriter  # type: ignore[import-untyped]
+import xlsxwriter
 
 from content.extractors.sheets import cells, extract, extractor
 from content.rendition import Place, Rendition, Section

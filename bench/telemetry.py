@@ -1,0 +1,201 @@
+"""Cost of telemetry and of batch ids, on many small changes with vectors from hashing.
+
+``telemetry_ratio``: changes per second with a scrape every 5 s and 1 % of the traces sent to a
+collector, divided by those without. ``batch_ratio``: changes per second that have a ``batch``,
+divided by those without. Two deployments, one of them with telemetry, take turns, each with and
+without batches. So every round gives each ratio twice, and the figure is the median.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import perf_counter
+from typing import NamedTuple
+
+from aiohttp import ClientSession, web
+
+from bench.small_documents import notes
+from bench.stack import bench_stack, free_port
+from events.client.client import Client
+from events.models import DocumentChanged
+from events.names import Lane
+from processors.embedders.hash_embedder import HASHING_MODEL
+from runtime.errors import ConfigurationError
+from runtime.metrics_server import METRICS_PATH
+
+__all__ = ["telemetry_figures"]
+
+ROUNDS = 4
+CHANGES = 4_000
+SCRAPE_SECONDS = 5.0
+SAMPLED_SHARE = 0.01
+
+_PATIENCE = timedelta(minutes=5)
+_OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+_TRACES_PATH = "/v1/traces"
+
+
+class _Case(NamedTuple):
+    """One way to index: with telemetry or not, and with a batch or not."""
+
+    has_telemetry: bool
+    has_batch: bool
+
+
+_PLAIN = _Case(has_telemetry=False, has_batch=False)
+_BATCH = _Case(has_telemetry=False, has_batch=True)
+_OBSERVED = _Case(has_telemetry=True, has_batch=False)
+_OBSERVED_BATCH = _Case(has_telemetry=True, has_batch=True)
+_CASES = (_PLAIN, _BATCH, _OBSERVED, _OBSERVED_BATCH)
+
+
+@dataclass
+class _Monitoring:
+    """Collector of traces and scraper of metrics, with counts of what they received.
+
+    Both ports are of the loopback interface; a worker serves its metrics at ``metrics_port``.
+    """
+
+    traces_port: int = field(default_factory=free_port)
+    metrics_port: int = field(default_factory=free_port)
+    spans: int = 0
+    scrapes: int = 0
+
+    @asynccontextmanager
+    async def scraping(self) -> AsyncIterator[None]:
+        """Scrape at once and then every 5 s, for the duration of the context."""
+        url = f"http://127.0.0.1:{self.metrics_port}{METRICS_PATH}"
+        async with ClientSession(headers=_OPENMETRICS, raise_for_status=True) as session:
+            task = asyncio.create_task(self._scrape(session, url))
+            try:
+                yield
+            finally:
+                task.cancel()
+                [outcome] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            raise outcome
+
+    async def _scrape(self, session: ClientSession, url: str) -> None:
+        while True:
+            async with session.get(url) as response:
+                await response.read()
+            self.scrapes += 1
+            await asyncio.sleep(SCRAPE_SECONDS)
+
+
+async def telemetry_figures() -> dict[str, float]:
+    """Measure both ratios; every other round runs in the opposite order.
+
+    Raises:
+        ConfigurationError: the extra ``otel`` is not installed.
+    """
+    rates: defaultdict[_Case, list[float]] = defaultdict(list)
+    async with (
+        _monitoring() as monitoring,
+        _deployment(OTEL_SDK_DISABLED="true") as plain,
+        _observed_deployment(monitoring) as observed,
+    ):
+        for number in range(ROUNDS):
+            for case in _CASES if number % 2 == 0 else reversed(_CASES):
+                async with AsyncExitStack() as exits:
+                    if case.has_telemetry:
+                        await exits.enter_async_context(monitoring.scraping())
+                    client = observed if case.has_telemetry else plain
+                    rates[case].append(await _rate(client, number, has_batch=case.has_batch))
+    return {
+        "telemetry_ratio": _median_ratio(rates, (_OBSERVED, _PLAIN), (_OBSERVED_BATCH, _BATCH)),
+        "batch_ratio": _median_ratio(rates, (_BATCH, _PLAIN), (_OBSERVED_BATCH, _OBSERVED)),
+        "plain_changes_per_s": round(statistics.median(rates[_PLAIN]), 1),
+        "telemetry_spans": monitoring.spans,
+        "telemetry_scrapes": monitoring.scrapes,
+    }
+
+
+def _median_ratio(rates: Mapping[_Case, list[float]], *pairs: tuple[_Case, _Case]) -> float:
+    """Return the median of the ratios of pairs of cases, which were measured in the same round."""
+    ratios = [
+        rate / base
+        for case, reference in pairs
+        for rate, base in zip(rates[case], rates[reference], strict=True)
+    ]
+    return round(statistics.median(ratios), 3)
+
+
+async def _rate(client: Client, number: int, *, has_batch: bool) -> float:
+    """Index new notes in a new project; return the changes per second until their last vector."""
+    project = f"round-{number}-batch" if has_batch else f"round-{number}"
+    first, *changes = notes(project, CHANGES + 1, seed=number)
+    if has_batch:
+        changes = [DocumentChanged(data=change.data, batch=project) for change in changes]
+    await client.wait([await client.publish(first)], _PATIENCE, vectors=True)
+    began = perf_counter()
+    receipts = await client.publish_many(changes, Lane.BULK)
+    async for _ in client.outcomes(receipts, _PATIENCE, vectors=True):
+        pass
+    return len(changes) / (perf_counter() - began)
+
+
+@asynccontextmanager
+async def _deployment(*arguments: str, **environment: str) -> AsyncIterator[Client]:
+    """Run servers and a worker of their own; provides a client for them."""
+    async with (
+        bench_stack() as stack,
+        stack.worker(*arguments, HEADRACE_MODEL=HASHING_MODEL, **environment),
+        Client.connect(stack.redis_url) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def _observed_deployment(monitoring: _Monitoring) -> AsyncIterator[Client]:
+    """Run a deployment that sends a share of its traces; its worker serves its metrics."""
+    async with _deployment(
+        *("--metrics-port", str(monitoring.metrics_port)),
+        OTEL_SDK_DISABLED="false",
+        OTEL_TRACES_EXPORTER="otlp",
+        OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{monitoring.traces_port}{_TRACES_PATH}",
+        OTEL_TRACES_SAMPLER="parentbased_traceidratio",
+        OTEL_TRACES_SAMPLER_ARG=str(SAMPLED_SHARE),
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _monitoring() -> AsyncIterator[_Monitoring]:
+    """Run a collector that counts spans and keeps none."""
+    try:
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415
+            ExportTraceServiceRequest,
+        )
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "the SDK of OpenTelemetry is not installed, so telemetry can't be measured",
+            "pip install 'headrace[otel]'",
+        ) from error
+
+    async def receive(request: web.Request) -> web.Response:
+        message = ExportTraceServiceRequest.FromString(await request.read())
+        monitoring.spans += sum(
+            len(scope.spans)
+            for resource in message.resource_spans
+            for scope in resource.scope_spans
+        )
+        return web.Response(content_type="application/x-protobuf")
+
+    monitoring = _Monitoring()
+    application = web.Application(client_max_size=64 * 2**20)
+    application.router.add_post(_TRACES_PATH, receive)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", monitoring.traces_port).start()
+        yield monitoring
+    finally:
+        await runner.cleanup()

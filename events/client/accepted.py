@@ -1,0 +1,57 @@
+"""Changes that gateways have accepted. A gateway may not read the log, so it notes their tokens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.client.publisher import REMEMBER
+from events.names import LogPosition, Names
+from events.server.connection import redis_errors
+from events.server.scripts import NoteTokens
+from events.streams.entries import order
+
+__all__ = ["AcceptedChanges"]
+
+_GROUP_MILLISECONDS = 100
+"""Tokens of one project are kept together by this time, so that few keys hold many tokens."""
+
+
+class AcceptedChanges:
+    """Tokens of accepted changes by project, for 24 hours; all gateways share them."""
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._note = NoteTokens(redis)
+
+    async def add(self, project: str, tokens: Iterable[str]) -> None:
+        """Note changes that were published; noting them again changes nothing.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: the user of Redis is not that of a gateway.
+        """
+        groups: defaultdict[str, list[str]] = defaultdict(list)
+        for token in tokens:
+            groups[self._key(project, token)].append(token)
+        with redis_errors():
+            for key, group in groups.items():
+                await self._note(key, group, REMEMBER)
+
+    async def has(self, project: str, token: str) -> bool:
+        """Return whether a change was noted for this project; raises as ``add``.
+
+        Raises:
+            MalformedEvent: the text is not a token.
+        """
+        with redis_errors():
+            text: Any = await self._redis.get(self._key(project, token))
+        return text is not None and token.encode() in text.split()
+
+    def _key(self, project: str, token: str) -> str:
+        milliseconds, _ = order(LogPosition.from_token(token).entry_id)
+        return self._names.gateway(f"{project}.{milliseconds // _GROUP_MILLISECONDS}", "accepted")

@@ -1,0 +1,41 @@
+"""Notes of accepted changes on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from events.client.accepted import AcceptedChanges
+from events.names import Names
+from events.server.connection import connect
+
+NAMES = Names()
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = connect(redis_url)
+    yield client
+    await client.aclose()
+
+
+async def test_a_change_is_noted_for_its_project_alone(redis: Redis) -> None:
+    accepted = AcceptedChanges(redis, NAMES)
+    tokens = ["live:0:5000-10", "bulk:1:5000-10", "live:0:7000-0"]
+    await accepted.add("docs", tokens)
+    assert all([await accepted.has("docs", token) for token in tokens])
+    for other in ("live:0:5000-1", "live:1:5000-10", "live:0:6000-0"):
+        assert not await accepted.has("docs", other)
+    assert not await accepted.has("other", tokens[0])
+
+
+async def test_a_change_that_is_noted_again_takes_no_room(redis: Redis) -> None:
+    accepted = AcceptedChanges(redis, NAMES)
+    await accepted.add("docs", ["live:0:5000-1", "live:0:5000-10"])
+    key = NAMES.gateway("docs.50", "accepted")
+    size = await redis.strlen(key)
+    await accepted.add("docs", ["live:0:5000-10", "live:0:5000-1"])
+    assert await redis.strlen(key) == size > 0
+    assert 0 < await redis.pttl(key) <= 24 * 3600 * 1000
