@@ -25,7 +25,7 @@ from runtime.errors import Damaged, LimitExceeded
 
 __all__ = ["WordPackage"]
 
-MOST_ELEMENTS = 400_000
+MOST_ELEMENTS = 300_000
 _MAIN_PART = "word/document.xml"
 _OTHER_PARTS = ("styles", "numbering", "footnotes", "endnotes")
 _STYLE_MAP = "\n".join(f"p.{style} => h{level}:fresh" for level, style in HEADING_STYLES.items())
@@ -92,7 +92,7 @@ class WordPackage:
 
         Raises:
             Damaged: a part of the document can't be read.
-            LimitExceeded: a part has more than 400,000 elements, or they are nested too deeply.
+            LimitExceeded: a part has more than 300,000 elements, or they are nested too deeply.
         """
         parts = {name: self._part(name) for name in _OTHER_PARTS}
         styles = parts["styles"]
