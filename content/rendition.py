@@ -41,11 +41,11 @@ class Place:
 class Section:
     """Part of a rendition, from ``row`` (from 0) to the next section of its level or an outer one.
 
-    Level 1 is the outermost.
-    ``name`` is its part of a heading path. ``label`` is its part of the header that is embedded
-    with chunks that do not contain its first row; an empty label stands for ``name``. A section
-    that is ``alone`` is never merged with a neighbour into one chunk, and its name becomes the
-    symbol of its chunks.
+    Level 1 is the outermost. ``name`` is its part of a heading path. ``label`` is its part of the
+    header that is embedded with chunks that do not contain its first row; an empty label stands for
+    ``name``. A section that is ``alone`` is never merged with a neighbour into one chunk, and its
+    name becomes the symbol of its chunks. ``lead`` is embedded with a chunk that begins with the
+    section but not with the one around it: the end of the turn before.
     """
 
     row: int
@@ -53,6 +53,7 @@ class Section:
     name: str
     label: str = ""
     alone: bool = False
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

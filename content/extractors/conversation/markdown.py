@@ -101,8 +101,8 @@ class _Writer:
         self._blank(_blanks_between(before, turn) if before else 1)
         speaker = _plain_text(turn.speaker)
         if speaker:
-            label = _lead_in(before) if before else ""
-            self._sections.append(Section(len(self._lines), level, speaker, label))
+            lead = _lead_in(before) if before else ""
+            self._sections.append(Section(len(self._lines), level, speaker, lead=lead))
         for line in _turn_lines(turn, speaker, answered):
             self._add(line)
         self._places.append(
@@ -200,7 +200,7 @@ def _shown(time: datetime | timedelta) -> str:
 def _lead_in(turn: Turn) -> str:
     """End of a turn, in about 20 tokens, for the header of a chunk that begins with the next turn.
 
-    It begins with ``…``, which other labels do not. It is empty if there are no short words.
+    It is empty if there are no short words.
     """
     speaker = _plain_text(turn.speaker)
     start = f"… {speaker}: " if speaker else "… "

@@ -27,7 +27,7 @@ _FEWEST_DIVIDED = 3  # lines of a cell that frames a part of a table
 _DIVIDED_SHARE = 0.6  # of the lines of such a cell
 _LEVEL = 2.0  # points between the heights of two lines of one row
 _LEVEL_SHARE = 0.8  # of the lines of a part that belongs to another
-_EQUAL_SHARE = 0.6  # of a row's cells, which hold the same number of lines
+_EQUAL_SHARE = 0.75  # of a row's cells, which hold the same number of lines
 
 
 class Grid(NamedTuple):

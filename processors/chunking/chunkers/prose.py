@@ -36,7 +36,7 @@ class Heading:
     """A heading whose section starts at ``row``; level 1 is the outermost.
 
     ``label`` replaces the text in the header of chunks. A section that is ``alone`` shares no chunk
-    with its neighbours, and its text is the symbol of its chunks.
+    with its neighbours, and its text is the symbol of its chunks. ``lead``: see ``Unit``.
     """
 
     row: int
@@ -44,6 +44,7 @@ class Heading:
     text: str
     label: str = ""
     alone: bool = False
+    lead: str = ""
 
 
 def paragraph_rank(lines: Lines, row: int) -> int:
@@ -105,7 +106,8 @@ def _section(heading: Heading, inner: Sequence[Heading], end: int) -> Unit:
     text = one_line(heading.text)
     label = one_line(heading.label, _LABEL_CHARACTERS) if heading.label else text
     expand = partial(_sections, inner, heading.row, end) if inner else None
-    return Unit(heading.row, end, text, label, expand, heading.alone)
+    lead = one_line(heading.lead, _LABEL_CHARACTERS)
+    return Unit(heading.row, end, text, label, expand, heading.alone, lead)
 
 
 def _symbol(piece: Piece) -> str | None:

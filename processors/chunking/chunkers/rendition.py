@@ -23,7 +23,10 @@ def cut_rendition(
     lines = Lines("\n".join(rendition.lines), count)
     markdown = Markdown(lines)
     headings = [
-        Heading(section.row, section.level, section.name, section.label, section.alone)
+        Heading(
+            *(section.row, section.level, section.name, section.label, section.alone),
+            lead=section.lead,
+        )
         for section in rendition.sections
     ]
     titled = replace(source, title=source.title or rendition.title)

@@ -14,7 +14,8 @@ class Unit:
 
     ``name`` is its own name ("" for rows between named units), ``label`` its part of a header.
     ``expand`` returns the units inside, which cover the same rows. It is None if there are none.
-    A unit that is ``alone`` is never merged with its neighbours.
+    A unit that is ``alone`` is never merged with its neighbours. ``lead`` is the part of the header
+    of a chunk that begins with the unit, if the units around it began before.
     """
 
     start: int
@@ -23,6 +24,7 @@ class Unit:
     label: str = ""
     expand: Callable[[], Sequence[Unit]] | None = None
     alone: bool = False
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

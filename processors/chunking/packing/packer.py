@@ -66,16 +66,18 @@ class Packer:
             else:
                 yield self._chunk(piece), piece
 
-    def _room(self, owners: tuple[Unit, ...]) -> int:
+    def _room(self, owners: tuple[Unit, ...], lead: str = "") -> int:
         """Tokens left for text; one is kept for the line end after the header."""
-        return self._limit - self._header(owners)[1] - 1
+        return self._limit - self._header(owners, lead)[1] - 1
 
-    def _header(self, owners: tuple[Unit, ...]) -> tuple[str, int]:
-        return self._headers.of(tuple(unit.label for unit in owners if unit.label))
+    def _header(self, owners: tuple[Unit, ...], lead: str = "") -> tuple[str, int]:
+        labels = (*(unit.label for unit in owners), lead)
+        return self._headers.of(tuple(label for label in labels if label))
 
     def _level(self, units: Sequence[Unit], owners: tuple[Unit, ...]) -> Iterator[Piece]:
         """Yield pieces of sibling units: runs of units that fit are merged, the others opened."""
-        room = self._room(owners)
+        # any unit may come to begin a chunk, so the longest lead must have room
+        room = self._room(owners, max((unit.lead for unit in units), key=len, default=""))
         run: list[Unit] = []
         for unit in units:
             is_small = self._lines.cost(unit.start, unit.end) <= room
@@ -122,7 +124,7 @@ class Packer:
 
     def _chunk(self, piece: Piece) -> Chunk:
         continued = tuple(unit for unit in piece.owners if unit.start < piece.start)
-        header, header_tokens = self._header(continued)
+        header, header_tokens = self._header(continued, _lead(piece) if continued else "")
         return Chunk(
             start_line=piece.start + 1,
             end_line=piece.end,
@@ -133,11 +135,18 @@ class Packer:
 
     def _parts_of_line(self, piece: Piece) -> Iterator[tuple[Chunk, Piece]]:
         whole = self._chunk(piece)
-        header_tokens = self._header(piece.owners)[1]
+        header, header_tokens = self._header(piece.owners)
         room = self._room(piece.owners)
         parts = [part for part in cut_line(whole.content, room, self._lines.count) if part.strip()]
         for part, tokens in zip(parts, self._lines.count(parts), strict=True):
             yield replace(whole, content=part, tokens=header_tokens + tokens), piece
+            whole = replace(whole, header=header)  # the other parts do not begin with the unit
+
+
+def _lead(piece: Piece) -> str:
+    """Lead of the unit that begins with the piece."""
+    units = (*piece.owners, *piece.inside)
+    return next((unit.lead for unit in units if unit.start == piece.start and unit.lead), "")
 
 
 def _verified(

@@ -48,7 +48,7 @@ def test_a_channel_with_a_thread() -> None:
             Section(0, 1, "dev"),
             Section(0, 2, "2026-03-02", "2026-03-02, Ana, Ben", alone=True),
             Section(4, 3, "Ana"),
-            Section(6, 3, "Ben", "… Ana: Does it start?"),
+            Section(6, 3, "Ben", lead="… Ana: Does it start?"),
         ),
         title="Export",
     )
@@ -117,7 +117,7 @@ def test_times_of_a_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "label"),
+    ("text", "lead"),
     [
         ("short", "… Ana: short"),
         ("word " * 100, "… Ana: " + " ".join(["word"] * 17)),
@@ -125,10 +125,12 @@ def test_times_of_a_recording() -> None:
         ("x" * 500, ""),
     ],
 )
-def test_the_end_of_the_turn_before(text: str, label: str) -> None:
-    """A turn is labelled by the end of the one before, in about 20 tokens."""
+def test_the_end_of_the_turn_before(text: str, lead: str) -> None:
+    """The lead of a turn is the end of the one before, in about 20 tokens."""
     rendition = rendered(Turn("", "Ana", None, text), Turn("", "Ben", None, "y"))
-    assert rendition.sections[1] == Section(rendition.lines.index("**Ben**: y"), 1, "Ben", label)
+    assert rendition.sections[1] == Section(
+        rendition.lines.index("**Ben**: y"), 1, "Ben", lead=lead
+    )
 
 
 def test_nothing_said_gives_nothing() -> None:
