@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from content.containers import COMPOUND_FILE, PDF, ZIP, compound_file_kind, zip_kind
-from content.registry import is_rendered
+from content.registry import EXTRACTORS
 from content.text_formats import text_format
 from runtime.errors import UnsupportedContent
 
@@ -210,7 +210,7 @@ def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None
         LimitExceeded: the bytes are a zip archive with too many members.
     """
     if kind is not None:
-        language = None if is_rendered(kind) else language_of(uri, media_type, decode(raw))
+        language = None if kind in EXTRACTORS else language_of(uri, media_type, decode(raw))
         return Detection(kind, language)
     suffix = _path(uri).suffix.lower()
     kind = _container_kind(raw, suffix)
@@ -227,7 +227,7 @@ def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None
             return Detection(_BINARY_KIND_BY_SUFFIX[suffix])
     text = decode(raw)
     kind = kind_of(uri, media_type, text)
-    return Detection(kind, None if is_rendered(kind) else language_of(uri, media_type, text))
+    return Detection(kind, None if kind in EXTRACTORS else language_of(uri, media_type, text))
 
 
 def kind_of(uri: str, media_type: str | None, content: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from content.detection import detect
 from events.client.documents import bytes_fields
 from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
@@ -149,12 +150,15 @@ class Knowledge:
         await self._record(caller, changes, receipts)
         return receipts
 
-    async def content_fields(self, caller: Caller, project: str, content: bytes) -> dict[str, Any]:
+    async def content_fields(
+        self, caller: Caller, project: str, uri: str, content: bytes
+    ) -> dict[str, Any]:
         """Return the fields of a change for a content: as text where it is UTF-8, else as bytes.
 
         Bytes that are too big for an event are stored, and count as published.
 
         Raises:
+            UnsupportedContent: the bytes are neither text nor of a known format.
             RateLimited: the caller published too many bytes in this minute.
             Unavailable: the content is too big for an event, and Postgres can't be reached.
         """
@@ -163,6 +167,7 @@ class Knowledge:
         with suppress(UnicodeDecodeError):
             if b"\0" not in content:
                 return {"content": content.decode()}
+        detect(uri, None, content)
 
         async def keep(raw: bytes) -> ContentReference:
             if self._rates is not None:

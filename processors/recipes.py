@@ -86,21 +86,24 @@ def chooses_models(settings: Settings) -> bool:
 class RecipeNotices:
     """Warns, once per project, if its generation has other models than the settings choose.
 
-    ``wanted`` is None if the settings do not choose models.
+    ``wanted`` is None if the settings do not choose models. ``compared`` are the ids of generations
+    that need no other comparison.
     """
 
     def __init__(self, wanted: Recipe | None) -> None:
         self._wanted = wanted
-        self._told: set[str] = set()
+        self.compared: set[int] = set()
+        self._warned: set[str] = set()
 
     def compare(self, project: str, generation: Generation) -> None:
         """Log a warning if the models differ."""
-        if self._wanted is None or project in self._told:
+        self.compared.add(generation.id)
+        if self._wanted is None or project in self._warned:
             return
         other = differing(generation.recipe, self._wanted)
         if not other:
             return
-        self._told.add(project)
+        self._warned.add(project)
         log.warning(
             "models.differ",
             project=project,

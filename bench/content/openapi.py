@@ -20,7 +20,7 @@ import yaml  # type: ignore[import-untyped]
 from bench.evaluation import ndcg
 from content.extractors.openapi import extract
 from processors.chunking import Chunk, CountTokens, Source, cut
-from processors.chunking.chunkers.openapi import chunk_openapi
+from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.errors import UnsupportedContent
@@ -81,7 +81,7 @@ def _masked(file: Path, count: CountTokens) -> Iterator[tuple[str, float | int]]
     questions = _take_questions(description)
     text = json.dumps(description, indent=2, ensure_ascii=False)
     operations = cut(Source(file.name, text.encode(), "openapi"), _LIMIT_TOKENS, count).chunks
-    lines = chunk_openapi(Source(file.name, text, "openapi"), _LIMIT_TOKENS, count)
+    lines = chunk_code(Source(file.name, text, "code"), _LIMIT_TOKENS, count)
     spans = {
         section: span
         for section, span in _spans(text).items()

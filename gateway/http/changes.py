@@ -127,7 +127,7 @@ async def put_document(
         change="upsert",
         project=project,
         uri=options.uri,
-        **await services.knowledge.content_fields(caller, project, content),
+        **await services.knowledge.content_fields(caller, project, options.uri, content),
         kind=options.kind,
         title=options.title,
         collections=tuple(options.collection),

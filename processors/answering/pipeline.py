@@ -177,7 +177,8 @@ class Answering:
     async def _answer_live(self, question: _Question) -> QueryAnswer:
         """Answer from the live generation; if it is dropped while answering, use its successor."""
         generation = await self._search.live(question.query.project)
-        self._notices.compare(question.query.project, generation)
+        if generation.id not in self._notices.compared:
+            self._notices.compare(question.query.project, generation)
         answer, is_complete = await self._answer(question, generation)
         if not is_complete:
             current = await self._search.live(question.query.project)

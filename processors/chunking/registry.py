@@ -10,7 +10,6 @@ from content.registry import extract, is_rendered
 from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.chunkers.conversation import chunk_conversation
 from processors.chunking.chunkers.markdown import chunk_markdown
-from processors.chunking.chunkers.openapi import chunk_openapi
 from processors.chunking.chunkers.rendition import cut_rendition
 from processors.chunking.chunkers.rst import chunk_rst
 from processors.chunking.chunkers.text import chunk_text
@@ -26,7 +25,6 @@ CHUNKERS: dict[str, Chunker] = {
     "code": chunk_code,
     "conversation": chunk_conversation,
     "markdown": chunk_markdown,
-    "openapi": chunk_openapi,
     "rst": chunk_rst,
     "text": chunk_text,
 }
@@ -80,10 +78,10 @@ class Chunking:
 
 
 _AS_TEXT = {
-    "conversation": "",
-    "openapi": "it is no valid description of an API, so it was cut as a text",
+    "conversation": ("conversation", ""),
+    "openapi": ("code", "it is no valid description of an API, so it was cut as code"),
 }
-"""Kinds that are cut as texts if they cannot be extracted, each with the warning about it."""
+"""Kinds of which a text that cannot be extracted is cut as another kind, with a warning."""
 
 
 def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
@@ -103,8 +101,8 @@ def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     except UnsupportedContent:
         if source.kind not in _AS_TEXT or isinstance(content, bytes):
             raise
-        warning = _AS_TEXT[source.kind]
-        chunks = _cut_text(source, limit_tokens, count)
+        kind, warning = _AS_TEXT[source.kind]
+        chunks = _cut_text(replace(source, kind=kind), limit_tokens, count)
         return Cut(chunks, warnings=(warning,) if warning else ())
     chunks = cut_rendition(source, rendition, limit_tokens, count)
     return Cut(chunks, rendition.title, rendition.warnings)

@@ -106,7 +106,8 @@ class Indexing:
             return []
         project = deliveries[0].event.data.project
         generation = await self._store.generation(project)
-        self._notices.compare(project, generation)
+        if generation.id not in self._notices.compared:
+            self._notices.compare(project, generation)
         changes = [logged(delivery) for delivery in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         failpoint("indexing.prepared")

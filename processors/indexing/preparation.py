@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Protocol
 
 from content.detection import decode, detect
-from content.registry import is_rendered
+from content.registry import EXTRACTORS
 from events.models import DocumentChange, Kind, content_hash
 from events.streams.changes import LoggedChange
 from processors.chunking.registry import Chunking
@@ -202,7 +202,7 @@ class Resolver:
         content = await self._content(data)
         raw = content.encode() if isinstance(content, str) else content
         detection = detect(data.uri, data.media_type, raw, data.kind)
-        if isinstance(content, bytes) and not is_rendered(detection.kind):
+        if isinstance(content, bytes) and detection.kind not in EXTRACTORS:
             content = decode(raw)
         self._check_size(data, content)
         return ResolvedDocument(

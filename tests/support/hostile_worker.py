@@ -29,7 +29,9 @@ from tests.support.waiting import eventually
 
 __all__ = ["REASONS", "Innocents", "Suspect", "hostile_worker", "reply_counts"]
 
-REASONS = frozenset({"MalformedEvent", "LimitExceeded", "UnsupportedContent"})
+REASONS = frozenset(
+    {"Damaged", "LimitExceeded", "MalformedEvent", "NoTextLayer", "UnsupportedContent"}
+)
 """Errors that a hostile event may cause; any other is a defect."""
 
 _PATIENCE = timedelta(minutes=2)

@@ -15,7 +15,7 @@ from processors.chunking.packing.outline import Outline, Unit, one_by_one
 from processors.chunking.packing.packer import Piece, pack
 from processors.chunking.types import Chunk, CountTokens, Source
 
-__all__ = ["by_indentation", "chunk_code"]
+__all__ = ["chunk_code"]
 
 _DEEPEST = 400
 _TAB_COLUMNS = 4
@@ -31,7 +31,7 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     """
     lines = Lines(source.text, count)
     if source.language not in GRAMMARS:
-        outline = Outline([Unit(0, len(lines))], by_indentation(lines))
+        outline = Outline([Unit(0, len(lines))], _by_indentation(lines))
         return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
     grammar = GRAMMARS[source.language]
     tree = parse(source.language, source.text)
@@ -40,7 +40,7 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
 
 
-def by_indentation(lines: Lines) -> Callable[[int, int], Sequence[int]]:
+def _by_indentation(lines: Lines) -> Callable[[int, int], Sequence[int]]:
     """Rank rows: less indentation is better, then a blank line before; never cut at a closer."""
     return one_by_one(partial(_indentation_rank, lines))
 

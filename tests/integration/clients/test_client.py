@@ -192,7 +192,7 @@ async def test_a_document_is_put_and_moved_with_its_outcome(docs: AsyncProject) 
     assert (await docs.text("birds/herons.md")).text == HERONS
     with pytest.raises(NotFound):
         await docs.move("c.md", "héron of the weir.md")
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not text in UTF-8"):
         await docs.put("scan.md", b"\xff")
 
 

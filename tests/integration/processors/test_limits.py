@@ -55,7 +55,7 @@ def test_no_limit_is_overlooked() -> None:
     ceilings = {name.removeprefix("max_") for name in Settings.model_fields if name[:4] == "max_"}
     tried = {name for name, _, _ in (*CHANGES, *ASKED)}
     assert tried - {"chunks"} == LOWERED.keys() == EventLimits.model_fields.keys()
-    assert ceilings == {"document_bytes", "deliveries"}
+    assert ceilings == {"document_bytes", "binary_bytes", "deliveries"}
 
 
 async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: Redis) -> None:

@@ -25,7 +25,10 @@ PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./<>-]*)`")
 FILE = re.compile(r"`([\w/]+\.(?:py|sql|yml|safetensors))`")
 MODULE = re.compile(r"python -m ([\w.]+)")
 SETTING = re.compile(r"HEADRACE_([A-Z_]+[A-Z])\b")
-OF_OTHERS = {"API_KEY", "URL", "OWNER_PASSWORD", "TEST_SEEDS", "TEST_SHOTS", "TEST_QUERIES"}
+OF_OTHERS = {
+    *("API_KEY", "URL", "MCP_RESULTS", "OWNER_PASSWORD"),
+    *("TEST_SEEDS", "TEST_SHOTS", "TEST_QUERIES"),
+}
 
 
 def text_of(page: str) -> str:

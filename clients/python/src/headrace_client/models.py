@@ -33,6 +33,7 @@ __all__ = [
     "Move",
     "Outcome",
     "OutcomeProblem",
+    "PageBox",
     "ProjectSummary",
     "Published",
     "QueryAnswer",
@@ -124,6 +125,7 @@ class DocumentIndexed(_Response):
     tokens_embedded: int = 0
     cost_usd: float = 0.0
     searchable_after_ms: float = 0.0
+    warnings: tuple[str, ...] = ()
 
 
 class DocumentEmbedded(_Response):
@@ -205,19 +207,44 @@ class ChangePage(_Response):
     next: str | None = None
 
 
+class PageBox(_Response):
+    """Rectangle on a page, in points from the page's lower left corner. Pages count from 1."""
+
+    page: int
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
 class Citation(_Response):
-    """Location of a chunk in its source. Lines count from 1, both ends included."""
+    """Location of a chunk in its source. Lines count from 1, both ends included.
+
+    The lines of a document that is not text are those of its extracted text. ``page`` is the first
+    page, slide or sheet; ``pages`` are the boxes of the chunk, at most one per page. ``fragment``
+    follows ``uri#``: ``page=3``, ``cell=12``, ``slide=4``, ``Costs!A2:F41``, ``turns=12-15``,
+    ``GET /pets/{petId}`` or an id of an HTML element. ``speakers`` and ``times`` (first and last)
+    are those of a conversation.
+    """
 
     uri: str
     start_line: int
     end_line: int
     page: int | None = None
+    pages: tuple[PageBox, ...] = ()
+    fragment: str | None = None
+    speakers: tuple[str, ...] = ()
+    times: tuple[datetime, ...] = ()
     symbol: str | None = None
     heading_path: tuple[str, ...] = ()
     commit: str | None = None
     permalink: str | None = None
 
     def __str__(self) -> str:
+        if self.fragment and not self.fragment.startswith("page="):
+            return f"{self.uri}#{self.fragment}"
+        if self.page is not None:
+            return f"{self.uri} page {self.page}"
         return f"{self.uri}:{self.start_line}-{self.end_line}"
 
 

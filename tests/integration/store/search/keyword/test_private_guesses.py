@@ -120,8 +120,10 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
     with monkeypatch.context() as patch:
         patch.setattr("store.postgres.pool.check", _accept)
         patch.setattr("store.documents.ledger.record", _leave_out)  # it has newer columns
+        await execute(owner_url, "alter table chunks add column locator jsonb")
         async with opened(url) as worker:
             await Store(worker, RECIPE).apply(both)
+        await execute(owner_url, "alter table chunks drop column locator")
     await upgrade(owner_url)
     async with opened(url) as worker:
         store = Store(worker, RECIPE)
@@ -140,6 +142,14 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
         assert await store.known_hashes("alpha", MODEL, [own]) == {own}
         assert found[""]["digest"] is not None
         assert found["alice"]["digest"] is None
+
+
+async def execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
 
 
 async def _leave_out(*_: object) -> None:

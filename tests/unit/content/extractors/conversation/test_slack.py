@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from content.extractors.conversation.extractor import extract
-from content.extractors.conversation.slack_markup import to_markdown
+from content.extractors.conversation.slack import to_markdown
 from tests.support.containers import zip_of
 from tests.support.forking import ROOT
 

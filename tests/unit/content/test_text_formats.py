@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from content.json_outline import json_outline
+from content.text_formats import json_outline
 
 TEXT = '{"a": [{"b": "\\\\", "c": [true]}], "d": {"e": 5}}'
 
