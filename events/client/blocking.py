@@ -98,7 +98,6 @@ class BlockingClient:
     publish_many = _blocking(Client.publish_many)
     keep_content = _blocking(Client.keep_content)
     ask = _blocking(Client.ask)
-    ask_query = _blocking(Client.ask_query)
     wait = _blocking(Client.wait)
 
     def outcomes(

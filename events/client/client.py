@@ -22,7 +22,6 @@ from events.models import (
     DocumentChanged,
     Filters,
     QueryAnswer,
-    QueryFields,
     Weights,
 )
 from events.names import Lane, Names
@@ -221,18 +220,6 @@ class Client(DocumentMethods):
             "min_similarity": min_similarity,
         }
         return await self._ask(project, agent, query, timeout)
-
-    async def ask_query(
-        self,
-        project: str,
-        query: QueryFields,
-        *,
-        agent: str | None = None,
-        timeout: timedelta = TIMEOUT,
-    ) -> QueryAnswer:
-        """Return the answer to a query whose fields were validated before; errors as of ``ask``."""
-        fields = {name: getattr(query, name) for name in QueryFields.model_fields}
-        return await self._ask(project, agent, fields, timeout)
 
     async def _ask(
         self, project: str, agent: str | None, fields: dict[str, Any], timeout: timedelta

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from events.client.accepted import AcceptedChanges
-from events.client.client import Client
+from events.client.client import TIMEOUT, Client
 from events.client.feed import OutcomeFeed
 from events.client.follow import Following
 from events.heartbeats import Heartbeat, Heartbeats
+from events.models import QueryAnswer, QueryFields
 from events.names import LARGEST_SEQUENCE, Lane, LogPosition
 from events.server.connection import redis_errors, retrying
 from events.streams.presence import present_changes, read_cursors
@@ -34,6 +36,18 @@ class OperatorClient(Client):
             seconds, microseconds = await self._redis.time()
         milliseconds = seconds * 1000 + microseconds // 1000
         return LogPosition.of_entry(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").position
+
+    async def ask_query(
+        self,
+        project: str,
+        query: QueryFields,
+        *,
+        agent: str | None = None,
+        timeout: timedelta = TIMEOUT,
+    ) -> QueryAnswer:
+        """Return the answer to a query whose fields were validated before; errors as of ``ask``."""
+        fields = {name: getattr(query, name) for name in QueryFields.model_fields}
+        return await self._ask(project, agent, fields, timeout)
 
     def following(self, *, vectors: bool = False) -> Following:
         """Create a follower of changes that can be added while more are published."""

@@ -24,6 +24,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "ChunkPage": models.ChunkPage,
     "ChunkRow": models.Chunk,
     "Citation": models.Citation,
+    "PageBox": models.PageBox,
     "CollectionRow": models.Collection,
     "Collections": models.CollectionList,
     "DocumentPage": models.DocumentPage,

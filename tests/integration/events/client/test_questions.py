@@ -173,7 +173,7 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
         }
     )
     assert query.model_fields_set == set(QueryFields.model_fields)
-    async with Client.connect(redis_url) as client:
+    async with OperatorClient.connect(redis_url) as client:
         with pytest.raises(Unavailable):
             await client.ask_query("p", query, agent="ada", timeout=timedelta(milliseconds=200))
     _, sent = await next_query(redis)

@@ -35,6 +35,8 @@ def test_keyboard_alone(opened: Opened) -> None:
         page.keyboard.type("retry")
         page.keyboard.press("Enter")
         expect(page.locator("article")).to_have_count(2)
+        # typing asked too: a later answer would replace the results, and take the focus away
+        expect(page.locator("#ask")).not_to_have_class(re.compile("htmx-request"))
         page.keyboard.press("Escape")
         page.keyboard.press("j")
         page.keyboard.press("j")
