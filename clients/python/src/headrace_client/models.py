@@ -365,13 +365,18 @@ class DocumentPage(_Response):
 
 
 class Chunk(_Response):
-    """A chunk of a document; ``number`` and lines count from 1."""
+    """A chunk of a document; ``number`` and lines count from 1.
+
+    ``locator`` is its place in a document that is not text: ``pages``, ``fragment``, ``speakers``,
+    ``times`` and ``lines`` of the original, as far as they are known.
+    """
 
     number: int
     chunk_id: int
     start_line: int
     end_line: int
     page: int | None = None
+    locator: dict[str, Any] | None = None
     symbol: str | None = None
     heading_path: tuple[str, ...]
     tokens: int
