@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def children() -> set[int]:
     """Process ids of this process's children, zombies included."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
+        with suppress(FileNotFoundError):  # the thread has ended; its children are another one's
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
