@@ -15,6 +15,7 @@ from runtime.errors import UnsupportedContent
 
 __all__ = [
     "Detection",
+    "SizeLimits",
     "decode",
     "detect",
     "has_binary_name",
@@ -31,6 +32,22 @@ class Detection:
     kind: str
     language: str | None = None
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Most bytes of a text, and of a document that is not text."""
+
+    text_bytes: int
+    binary_bytes: int
+
+    def within(self, most_bytes: int) -> SizeLimits:
+        """Limits of which none is over ``most_bytes``."""
+        return SizeLimits(min(self.text_bytes, most_bytes), min(self.binary_bytes, most_bytes))
+
+    def of(self, uri: str) -> int:
+        """Most bytes of the file with this uri."""
+        return self.binary_bytes if has_binary_name(uri) else self.text_bytes
 
 
 _LANGUAGE_BY_SUFFIX: dict[str, str] = {

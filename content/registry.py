@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Mapping
 from typing import cast
 
-from content.rendition import Extractor, Rendition
+from content.rendition import MOST_BYTES, Extractor, Rendition
 from runtime.errors import LimitExceeded, UnsupportedContent
 
-__all__ = ["EXTRACTORS", "MOST_RENDITION_BYTES", "extract", "is_rendered"]
+__all__ = ["EXTRACTORS", "extract"]
 
 EXTRACTORS: Mapping[str, str] = {
     "book": "content.extractors.book:extract",
@@ -23,16 +23,11 @@ EXTRACTORS: Mapping[str, str] = {
     "slides": "content.extractors.slides:extract",
     "word": "content.extractors.word:extract",
 }
-"""Module and function of each kind's extractor. The module is imported when its kind is first met,
-because the libraries of all formats together take a second to import.
+"""Module and function of each kind's extractor; other kinds are cut as they are.
+
+The module is imported when its kind is first met, because the libraries of all formats together
+take a second to import.
 """
-
-MOST_RENDITION_BYTES = 8 << 20
-
-
-def is_rendered(kind: str) -> bool:
-    """Return whether documents of this kind are rendered before they are cut."""
-    return kind in EXTRACTORS
 
 
 def extract(kind: str, raw: bytes) -> Rendition:
@@ -49,10 +44,9 @@ def extract(kind: str, raw: bytes) -> Rendition:
         raise UnsupportedContent(f"no extractor for {kind!r}", f"publish it as one of {kinds}")
     rendition = _extractor(EXTRACTORS[kind])(raw)
     size = sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in rendition.lines)
-    if size > MOST_RENDITION_BYTES:
+    if size > MOST_BYTES:
         raise LimitExceeded(
-            f"the text of the document has {size:,} bytes, over the limit of "
-            f"{MOST_RENDITION_BYTES:,}",
+            f"the text of the document has {size:,} bytes, over the limit of {MOST_BYTES:,}",
             "publish its parts as documents of their own",
         )
     return rendition

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-__all__ = ["Box", "Extractor", "Place", "Rendition", "Section"]
+__all__ = ["MOST_BYTES", "Box", "Extractor", "Place", "Rendition", "Section"]
+
+MOST_BYTES = 8 << 20
+"""Bytes of UTF-8 that the lines of a rendition may have together."""
 
 
 class Box(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
-from content.detection import has_binary_name
+from content.detection import SizeLimits
 
 __all__ = [
     "Change",
@@ -108,22 +108,6 @@ class IndexedDocument(NamedTuple):
 
 Read = Callable[[str, str], Content]
 """Reader of a uri that was listed with a fingerprint; raises ``OSError`` if it can't be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizeLimits:
-    """Most bytes of a text, and of a file whose name is that of another format."""
-
-    text_bytes: int
-    binary_bytes: int
-
-    def within(self, most_bytes: int) -> SizeLimits:
-        """Limits of which none is over ``most_bytes``."""
-        return SizeLimits(min(self.text_bytes, most_bytes), min(self.binary_bytes, most_bytes))
-
-    def of(self, uri: str) -> int:
-        """Most bytes of the file with this uri."""
-        return self.binary_bytes if has_binary_name(uri) else self.text_bytes
 
 
 class Source(Protocol):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
-from content.rendition import Place, Rendition, Section
+from content.rendition import MOST_BYTES, Place, Rendition, Section
 from runtime.errors import LimitExceeded
 
-__all__ = ["MOST_BYTES", "Draft", "cleaned", "fence_mark"]
+__all__ = ["Draft", "cleaned", "fence_mark"]
 
-MOST_BYTES = 8 << 20
-"""Bytes of UTF-8 that the lines of a rendition may have together."""
 _MOST_WARNINGS = 16
 _MOST_WARNING_CHARACTERS = 300
 _MOST_NAME_CHARACTERS = 300

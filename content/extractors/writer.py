@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from content.extractors.texts import clean, single_line
-from content.rendition import Place, Rendition, Section
+from content.rendition import MOST_BYTES, Place, Rendition, Section
 from runtime.errors import LimitExceeded
 
 __all__ = ["NAME_CHARACTERS", "RenditionWriter"]
 
-MOST_BYTES = 8 << 20
 NAME_CHARACTERS = 300
 
 

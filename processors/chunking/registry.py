@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Self
 
-from content.registry import extract, is_rendered
+from content.registry import EXTRACTORS, extract
 from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.chunkers.conversation import chunk_conversation
 from processors.chunking.chunkers.markdown import chunk_markdown
@@ -92,7 +92,7 @@ def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
         LimitExceeded: the limit is too small for a single character, or the document has too many
             parts.
     """
-    if not is_rendered(source.kind):
+    if source.kind not in EXTRACTORS:
         return Cut(_cut_text(source, limit_tokens, count))
     content = source.content
     raw = content.encode() if isinstance(content, str) else content

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from content.detection import decode, detect
+from content.detection import SizeLimits, decode, detect
 from content.registry import EXTRACTORS
 from events.models import DocumentChange, Kind, content_hash
 from events.streams.changes import LoggedChange
@@ -29,7 +29,6 @@ from store.search.keyword.tokenizer import require_known_terms
 from store.types import ChunkWrite, DocumentWrite, Vector
 
 __all__ = [
-    "ContentSizes",
     "CutDocument",
     "Cutter",
     "EmbeddedDocument",
@@ -166,18 +165,10 @@ Raises ``UnsupportedContent`` if it is missing.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ContentSizes:
-    """Most bytes of a text, and of a document that is not text."""
-
-    text_bytes: int
-    binary_bytes: int
-
-
 class Resolver:
     """Fetches content that was published by reference."""
 
-    def __init__(self, fetch: FetchContent, sizes: ContentSizes) -> None:
+    def __init__(self, fetch: FetchContent, sizes: SizeLimits) -> None:
         self._fetch = fetch
         self._sizes = sizes
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from content.detection import SizeLimits
 from events.rate_limits import RateLimiter
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders import Embedders, tokenizer_path
 from processors.embedding.single_flight import LiveEmbedding
 from processors.indexing.preparation import (
-    ContentSizes,
     Cutter,
     FetchContent,
     Preparer,
@@ -42,7 +42,7 @@ class Foundation(Servers):
         return Preparer(
             Resolver(
                 fetch,
-                ContentSizes(self.settings.max_document_bytes, self.settings.max_binary_bytes),
+                SizeLimits(self.settings.max_document_bytes, self.settings.max_binary_bytes),
             ),
             Cutter(self.pool, self.embedders),
             vectors or LiveEmbedding(self.store, None),

@@ -9,10 +9,11 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from content.detection import SizeLimits
 from events.models import ContentReference, DocumentChange, DocumentChanged
 from events.names import LogPosition, Names, Topic
 from events.streams.changes import LoggedChange
-from processors.indexing.preparation import ContentSizes, Resolver
+from processors.indexing.preparation import Resolver
 from runtime.errors import LimitExceeded
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
@@ -64,7 +65,7 @@ async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_l
         reference = ContentReference(sha256=digest, size_bytes=size_bytes)
         change = DocumentChange(project="p", uri="u", content_ref=reference)
         logged = LoggedChange(LogPosition(1, 0), DocumentChanged(data=change))
-        resolved, [failure] = await Resolver(fetch, ContentSizes(100, 100)).resolve([logged])
+        resolved, [failure] = await Resolver(fetch, SizeLimits(100, 100)).resolve([logged])
         assert isinstance(failure.error, LimitExceeded)
         assert not resolved
         assert len(fetched) == times

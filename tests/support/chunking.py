@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from content.detection import decode, detect
-from content.registry import extract, is_rendered
+from content.registry import EXTRACTORS, extract
 from processors import chunking
 from processors.chunking import Chunk, CountTokens, Source
 from processors.chunking.sandbox.token_counter import WordwiseCounter
@@ -27,7 +27,7 @@ def cut(uri: str, content: str | bytes, limit_tokens: int = LIMIT_TOKENS) -> lis
     """Checked chunks of a document, as the pipeline cuts it."""
     raw = content.encode() if isinstance(content, str) else content
     detection = detect(uri, None, raw)
-    if is_rendered(detection.kind):
+    if detection.kind in EXTRACTORS:
         text, content = "\n".join(extract(detection.kind, raw).lines), raw
     else:
         text = content = decode(raw)

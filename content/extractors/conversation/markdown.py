@@ -13,12 +13,11 @@ from content.extractors.conversation.turns import (
     Turn,
     turn_fragment,
 )
-from content.rendition import Place, Rendition, Section
+from content.rendition import MOST_BYTES, Place, Rendition, Section
 from runtime.errors import LimitExceeded
 
 __all__ = ["render"]
 
-MOST_BYTES = 8 << 20
 _PAUSE = timedelta(hours=1)
 _MOST_NAMES = 3
 _LONGEST_NAME = 80

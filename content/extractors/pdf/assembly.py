@@ -12,12 +12,11 @@ from content.extractors.pdf.outline import read_outline
 from content.extractors.pdf.page_heads import find_running_heads
 from content.extractors.pdf.pages import Pages, read_pages
 from content.extractors.pdf.words import turned, united
-from content.rendition import Box, Place, Rendition, Section
+from content.rendition import MOST_BYTES, Box, Place, Rendition, Section
 from runtime.errors import Damaged, LimitExceeded, NoTextLayer
 
 __all__ = ["extract"]
 
-MOST_BYTES = 8 << 20
 MOST_NAMED_ATTACHMENTS = 5
 _PARAGRAPH_GAP = 0.75  # of the size of the type
 _BACK = 3.0  # of the size of the type: a line that is so much higher begins a column

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from content.registry import is_rendered
+from content.registry import EXTRACTORS
 from processors.chunking.sandbox.frames import (
     LENGTH_BYTES,
     error_message,
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     _answer(answers, {"ready": True})
     while (body := _read(requests)) is not None:
         source, limit_tokens = source_from(body)
-        name = "extraction_seconds" if is_rendered(source.kind) else "timeout_seconds"
+        name = "extraction_seconds" if source.kind in EXTRACTORS else "timeout_seconds"
         signal.setitimer(signal.ITIMER_PROF, settings[name])
         answer = _work(partial(cut, source, limit_tokens, count), settings["max_chunks"])
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from content.detection import decode, detect
-from content.registry import extract, is_rendered
+from content.registry import EXTRACTORS, extract
 from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
@@ -43,7 +43,7 @@ HELD = {
 def text_of(uri: str) -> str:
     raw = (REPOSITORY / uri).read_bytes()
     kind = detect(uri, None, raw).kind
-    return "\n".join(extract(kind, raw).lines) if is_rendered(kind) else decode(raw)
+    return "\n".join(extract(kind, raw).lines) if kind in EXTRACTORS else decode(raw)
 
 
 def test_every_chosen_file_is_there_and_none_twice() -> None:

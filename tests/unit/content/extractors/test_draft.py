@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from content.extractors.draft import MOST_BYTES, Draft, cleaned, fence_mark
-from content.rendition import Place, Section
+from content.extractors.draft import Draft, cleaned, fence_mark
+from content.rendition import MOST_BYTES, Place, Section
 from runtime.errors import LimitExceeded
 from tests.support.renditions import assert_well_formed
 

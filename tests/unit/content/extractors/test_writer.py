@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from content.extractors.texts import clean, decode, single_line, table_row, table_rule
-from content.extractors.writer import MOST_BYTES, RenditionWriter
-from content.rendition import Place, Section
+from content.extractors.writer import RenditionWriter
+from content.rendition import MOST_BYTES, Place, Section
 from runtime.errors import Damaged, LimitExceeded
 from tests.support.fuzzed_bytes import assert_sound
 
