@@ -51,6 +51,7 @@ def test_keyboard_alone(opened: Opened) -> None:
         assert copied == "client/connection.py:1-25"
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text("client/connection.py")
+        page.wait_for_load_state()  # the script that hears keys runs after the text is shown
         page.keyboard.press("/")
         expect(page.locator("#q")).to_be_focused()
         page.keyboard.press("Escape")
