@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-__all__ = ["Ask", "Report", "in_turn", "percentile"]
+__all__ = ["Ask", "Report", "Row", "in_turn", "percentile"]
 
 Ask = Callable[[str], Awaitable[object]]
 """One way to ask a question."""
@@ -36,15 +36,31 @@ def _processor() -> str:
     return models[0] if models else platform.processor()
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figure beside its goal.
+
+    ``figure`` and ``met`` are None for a row that was left out; ``reason`` says why it was.
+    """
+
+    what: str
+    figure: float | str | None
+    goal: str
+    met: bool | None
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Report:
     """Named figures of one run; some are names, such as the precision of the model.
 
-    Times have their unit in the name; ratios have none.
+    Times have their unit in the name; ratios have none. ``rows`` are the figures with a goal, for
+    a measurement that has goals.
     """
 
     name: str
     figures: Mapping[str, float | str]
+    rows: Sequence[Row] = ()
     machine: Mapping[str, str | int] = field(default_factory=_machine)
 
 

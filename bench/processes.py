@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "usage_by_role"]
+__all__ = ["Usage", "peak_mb", "usage_by_role"]
 
 _PROC = Path("/proc")
 _ROLES = {"postgres": "postgres", "redis-server": "redis", "gateway.main": "worker"}
@@ -85,3 +85,13 @@ def _role(pid: int) -> str | None:
         return None
     names = {Path(word).name.split(" ")[0] for word in words}  # Redis appends its address
     return next((role for word, role in _ROLES.items() if word in names), None)
+
+
+def peak_mb() -> float:
+    """Peak of the resident memory of this process, in units of 1,000,000 bytes.
+
+    The system's own figure for a child includes the memory of its parent at the start of the
+    child, so it is not used.
+    """
+    status = (_PROC / "self/status").read_text()
+    return round(int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6, 1)

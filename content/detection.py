@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
@@ -22,16 +22,21 @@ __all__ = [
     "is_known_binary",
     "kind_of",
     "language_of",
+    "may_be_binary",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """Kind of a document, the grammar that fits if it is code, and contradictions on the way."""
+    """Kind of a document, the grammar that fits if it is code, and contradictions on the way.
+
+    ``text`` is the decoded content of a kind that is cut as it is. It is None for the others.
+    """
 
     kind: str
     language: str | None = None
     warnings: tuple[str, ...] = ()
+    text: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +69,24 @@ _LANGUAGE_BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".rb", ".rake", ".gemspec"), "ruby"),
     **dict.fromkeys((".php", ".phtml"), "php"),
     **dict.fromkeys((".sh", ".bash"), "bash"),
+    **dict.fromkeys((".kt", ".kts"), "kotlin"),
+    ".swift": "swift",
+    **dict.fromkeys((".scala", ".sc", ".sbt"), "scala"),
+    **dict.fromkeys((".lua", ".nse", ".rockspec"), "lua"),
+    **dict.fromkeys((".ex", ".exs"), "elixir"),
+    ".dart": "dart",
+    **dict.fromkeys((".m", ".mm"), "objc"),
+    **dict.fromkeys((".sql", ".ddl", ".pgsql"), "sql"),
+    **dict.fromkeys((".tf", ".tfvars", ".hcl", ".nomad"), "hcl"),
+    **dict.fromkeys((".dockerfile", ".containerfile"), "dockerfile"),
 }
-"""A ``.h`` is parsed as C++, whose grammar accepts nearly all of C."""
+"""A ``.h`` is parsed as C++, whose grammar accepts nearly all of C, unless it is Objective-C."""
 
 _CODE_WITHOUT_GRAMMAR = (
-    *(".sql", ".css", ".scss", ".less", ".html", ".htm", ".vue", ".svelte", ".xml", ".svg"),
+    *(".css", ".scss", ".less", ".html", ".htm", ".vue", ".svelte", ".xml", ".svg"),
     *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties"),
-    *(".kt", ".kts", ".swift", ".scala", ".lua", ".pl", ".pm", ".r", ".jl", ".hs", ".ml"),
-    *(".ex", ".exs", ".erl", ".clj", ".dart", ".zig", ".nim", ".vb", ".fs", ".pas", ".asm"),
-    *(".s", ".m", ".mm", ".cu", ".proto", ".graphql", ".tf", ".hcl", ".cmake", ".mk"),
+    *(".pl", ".pm", ".r", ".jl", ".hs", ".ml", ".erl", ".clj", ".zig", ".nim", ".vb", ".fs"),
+    *(".pas", ".asm", ".s", ".cu", ".proto", ".graphql", ".graphqls", ".gql", ".cmake", ".mk"),
     *(".ps1", ".bat", ".cmd", ".zsh", ".fish", ".awk", ".el", ".lisp", ".scm", ".pyx"),
 )
 
@@ -103,8 +117,19 @@ _TEXT_FORMAT_BY_SUFFIX: dict[str, str] = {
     ".ipynb": "notebook",
 }
 
-_CODE_NAMES = frozenset({"makefile", "dockerfile", "jenkinsfile", "justfile", "cmakelists.txt"})
-_LANGUAGE_BY_NAME = {"rakefile": "ruby", "gemfile": "ruby"}
+_CODE_NAMES = frozenset({"makefile", "jenkinsfile", "justfile", "cmakelists.txt"})
+_LANGUAGE_BY_NAME = {
+    **dict.fromkeys(("rakefile", "gemfile"), "ruby"),
+    **dict.fromkeys(("dockerfile", "containerfile"), "dockerfile"),
+}
+"""Languages by a file's name, or by its stem if the suffix is unknown, as in ``Dockerfile.dev``."""
+
+_OBJECTIVE_C_SUFFIXES = frozenset({".h", ".m"})
+_OBJECTIVE_C = re.compile(
+    r"^[ \t]*(?:@(?:interface|implementation|protocol|class|import|end)\b|#[ \t]*import\b)",
+    re.MULTILINE,
+)
+_C_LINE = re.compile(r"^[ \t]*(?:#[ \t]*(?:include|define|if|pragma)\b|//|/\*)", re.MULTILINE)
 
 _KIND_BY_MEDIA_TYPE = {
     "text/markdown": "markdown",
@@ -159,6 +184,17 @@ _LANGUAGE_BY_MEDIA_TYPE = {
     "application/x-httpd-php": "php",
     "application/x-sh": "bash",
     "text/x-shellscript": "bash",
+    "text/x-kotlin": "kotlin",
+    "text/x-swift": "swift",
+    "text/x-scala": "scala",
+    "text/x-lua": "lua",
+    "text/x-elixir": "elixir",
+    "application/vnd.dart": "dart",
+    "text/x-dart": "dart",
+    "text/x-objective-c": "objc",
+    "application/sql": "sql",
+    "text/x-sql": "sql",
+    "text/x-dockerfile": "dockerfile",
 }
 
 _LANGUAGE_BY_INTERPRETER = {
@@ -172,6 +208,13 @@ _LANGUAGE_BY_INTERPRETER = {
     "bash": "bash",
     "dash": "bash",
     "ksh": "bash",
+    "lua": "lua",
+    "luajit": "lua",
+    "elixir": "elixir",
+    "scala": "scala",
+    "swift": "swift",
+    "kotlin": "kotlin",
+    "dart": "dart",
 }
 
 _SHEBANG = re.compile(
@@ -213,7 +256,9 @@ _FORMAT_NAMES = {
 }
 
 
-def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None) -> Detection:
+def detect(
+    uri: str, media_type: str | None, content: str | bytes, kind: str | None = None
+) -> Detection:
     """Detect the kind of a document: ``kind`` if it is given, else by its signs.
 
     The media type decides first, then the first bytes, the suffix of the name and the first
@@ -227,8 +272,8 @@ def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None
         LimitExceeded: the bytes are a zip archive with too many members.
     """
     if kind is not None:
-        language = None if kind in EXTRACTORS else language_of(uri, media_type, decode(raw))
-        return Detection(kind, language)
+        return _as_text(uri, media_type, content, kind)
+    raw = content if isinstance(content, bytes) else content[:_HEAD_BYTES].encode()
     suffix = _path(uri).suffix.lower()
     kind = _container_kind(raw, suffix)
     if kind is not None:
@@ -242,9 +287,29 @@ def detect(uri: str, media_type: str | None, raw: bytes, kind: str | None = None
             return Detection(kind, None, _contradictions(kind, None, suffix))
         if suffix in _BINARY_KIND_BY_SUFFIX:
             return Detection(_BINARY_KIND_BY_SUFFIX[suffix])
-    text = decode(raw)
-    kind = kind_of(uri, media_type, text)
-    return Detection(kind, None if kind in EXTRACTORS else language_of(uri, media_type, text))
+    return _as_text(uri, media_type, content, None)
+
+
+def _as_text(uri: str, media_type: str | None, content: str | bytes, kind: str | None) -> Detection:
+    """Detection of a text: its kind, unless it is given, and its language."""
+    if kind is not None and kind in EXTRACTORS:
+        return Detection(kind)
+    text = decode(content) if isinstance(content, bytes) else _checked(content)
+    signs = text.removeprefix("\ufeff")
+    kind = kind or kind_of(uri, media_type, signs)
+    if kind in EXTRACTORS:
+        return Detection(kind)
+    return Detection(kind, language_of(uri, media_type, signs), text=text)
+
+
+def may_be_binary(uri: str, media_type: str | None, kind: str | None) -> bool:
+    """Return whether a document may be of a format that is extracted, by what is said of it."""
+    if kind is not None:
+        return kind in EXTRACTORS
+    if _essence(media_type) in _RENDERED_KIND_BY_MEDIA_TYPE:
+        return True
+    suffix = _path(uri).suffix.lower()
+    return suffix not in _KIND_BY_SUFFIX or suffix in _UNDECIDED_SUFFIXES
 
 
 def kind_of(uri: str, media_type: str | None, content: str) -> str:
@@ -272,9 +337,22 @@ def language_of(uri: str, media_type: str | None, content: str) -> str | None:
         return by_media_type
     path = _path(uri)
     suffix = path.suffix.lower()
+    if suffix in _OBJECTIVE_C_SUFFIXES:
+        return _language_of_c(suffix, content)
     if suffix in _KIND_BY_SUFFIX:
         return _LANGUAGE_BY_SUFFIX.get(suffix)
-    return _LANGUAGE_BY_NAME.get(path.name.lower()) or _interpreter(content)
+    names = (path.name.lower(), path.stem.lower())
+    by_name = next((_LANGUAGE_BY_NAME[name] for name in names if name in _LANGUAGE_BY_NAME), None)
+    return by_name or _interpreter(content)
+
+
+def _language_of_c(suffix: str, content: str) -> str | None:
+    """Language of a header, or of a ``.m``, which may as well be MATLAB."""
+    if _OBJECTIVE_C.search(content):
+        return "objc"
+    if suffix == ".h":
+        return _LANGUAGE_BY_SUFFIX[suffix]
+    return "objc" if _C_LINE.search(content) else None
 
 
 def decode(raw: bytes) -> str:
@@ -290,6 +368,10 @@ def decode(raw: bytes) -> str:
             f"the bytes are not text in UTF-8, at byte {error.start:,}, nor of a known format",
             _PUBLISH_TEXT,
         ) from None
+    return _checked(text)
+
+
+def _checked(text: str) -> str:
     if "\0" in text:
         raise UnsupportedContent(
             "the bytes contain zeros, as text does not, and are of no known format", _PUBLISH_TEXT

@@ -1,4 +1,4 @@
-"""Union of the places of several lines, as the locator of a chunk."""
+"""Locator of a chunk: the union of the places of its lines, and the lines around its text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from content.rendition import Box, Place
 
-__all__ = ["locator_of"]
+__all__ = ["locator_of", "rendered"]
 
 _NUMBERED = re.compile(r"(?P<name>cell|slide|turns)=(?P<first>\d+)(?:-(?P<last>\d+))?")
 _CELLS = re.compile(
@@ -21,7 +21,8 @@ def locator_of(places: Sequence[Place]) -> Mapping[str, Any] | None:
 
     ``pages`` are rows of page, left, bottom, right and top, one for each page that has a box.
     ``page`` is the first page; ``lines`` is the first and last line of the original; ``times`` is
-    the first and last time in ISO 8601. Keys without a value are absent. Returns None if all are.
+    the first and last time in ISO 8601; ``permalink`` is the first address of its own. Keys without
+    a value are absent. Returns None if all are.
     """
     locator: dict[str, Any] = {}
     if pages := _united_boxes(places):
@@ -36,7 +37,20 @@ def locator_of(places: Sequence[Place]) -> Mapping[str, Any] | None:
         locator["times"] = [min(times).isoformat(), max(times).isoformat()]
     if lines := [place.lines for place in places if place.lines is not None]:
         locator["lines"] = [min(first for first, _ in lines), max(last for _, last in lines)]
+    if permalink := next((place.permalink for place in places if place.permalink), None):
+        locator["permalink"] = permalink
     return locator or None
+
+
+def rendered(content: str, locator: Mapping[str, Any] | None) -> str:
+    """Return a chunk's text as a reader can parse it.
+
+    The locator of a part of a fence has the fence's first line as ``opening``, if the part does
+    not begin with it, and the mark that ends the fence as ``closing``, if the part does not end
+    with it. For a part of a table, ``opening`` is the head of the table.
+    """
+    lines = locator or {}
+    return "\n".join(filter(None, (lines.get("opening"), content, lines.get("closing"))))
 
 
 def _united_boxes(places: Iterable[Place]) -> dict[int, Box]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -29,7 +29,8 @@ class Place:
     ``page`` counts from 1; it is also the number of a slide or of a sheet. ``box`` is on that page.
     ``fragment`` follows ``uri#`` in a citation (``page=3``, ``cell=12``, ``Costs!A2:F41``,
     ``GET /pets/{petId}``, an id of an HTML element). ``lines`` is the first and last line of the
-    original, from 1, where the original is text.
+    original, from 1, where the original is text. ``permalink`` is the address that the original
+    itself gives for this place, as exports of chats do for messages.
     """
 
     page: int | None = None
@@ -38,6 +39,7 @@ class Place:
     speakers: tuple[str, ...] = ()
     time: datetime | None = None
     lines: tuple[int, int] | None = None
+    permalink: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Rendition:
     ``lines`` are Markdown without ``\r`` and ``\n``. ``places`` are the distinct places, and
     ``place_of`` is an index into them for each line. ``sections`` are in the order of their rows.
     ``warnings`` say what could not be extracted, in at most 300 characters each, without text of
-    the document.
+    the document. ``metadata`` are what the document says of itself as a whole, for filters.
     """
 
     lines: Sequence[str]
@@ -75,6 +77,7 @@ class Rendition:
     sections: Sequence[Section] = ()
     title: str | None = None
     warnings: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class Extractor(Protocol):

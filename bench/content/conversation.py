@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import process_time
 
+from bench.content.corpus import files
 from content.extractors.conversation.extractor import extract
 from content.rendition import Rendition
 from processors.chunking import Chunk, Source, cut
@@ -24,11 +25,13 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
     ``chunks_without_speaker`` and ``chunks_without_time`` those that cite none. Tokens are
     estimated by four characters each. Times are of the processor.
     """
-    files = sorted(path for path in (corpus / "conversation").iterdir() if path.is_file())
+    paths = files(corpus, "conversation")
+    if not paths:
+        return {}
     renditions: list[Rendition] = []
     threads = chunks = chunks_over_threads = chunks_without_speaker = chunks_without_time = 0
     seconds = 0.0
-    for path in files:
+    for path in paths:
         raw = path.read_bytes()
         start = process_time()
         try:
@@ -47,8 +50,8 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
             chunks_without_time += not locator.get("times")
     turns = sum(len(rendition.places) for rendition in renditions)
     return {
-        "files": len(files),
-        "refused": len(files) - len(renditions),
+        "files": len(paths),
+        "refused": len(paths) - len(renditions),
         "turns": turns,
         "threads": threads,
         "chunks": chunks,

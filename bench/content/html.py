@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from bench.content.corpus import expected_rows, f1, files, number_of_shared, truth_of
 from content.extractors.html import extract
 from content.rendition import Rendition
+from runtime.errors import Poison
 
 __all__ = ["figures"]
 
-_GENERATORS = {"python": "[role=main]", "git": "body", "pg": "body"}
-"""Main element of the pages of each generator, by the first part of their file names."""
+_GENERATORS = {
+    "python": ".sphinxsidebar",
+    "git": "meta[content^=AsciiDoc], meta[content^=Asciidoctor]",
+    "pg": ".navfooter",
+}
+"""Sign of the pages of Sphinx, AsciiDoc and DocBook, by the project whose pages were the first."""
+_MAIN = {"python": "[role=main]", "git": "body", "pg": "body"}
+_MAIN_OF_OTHERS = ("main", "[role=main]", "article", "body")
 _AROUND = ".related, .sphinxsidebar, .footer, [role=navigation], .navheader, .navfooter, #footer"
 _FEWEST_CHARACTERS = 12
 _FENCE = re.compile(r"(`{3,})")
@@ -27,38 +37,81 @@ _CELL_BORDER = re.compile(r"(?<!\\)\|")
 def figures(corpus: Path) -> dict[str, float | int | str]:
     """Shares of code lines, headings and cells in the renditions, and processor time of a page.
 
-    Args:
-        corpus: folder with pages in ``html/``, whose names begin with their generator.
+    Pages are grouped by their generator. ``article word F1`` compares the words of pages that have
+    their true text in a ``.txt`` beside them; ``source words kept`` is the share of the words of a
+    page's reST source, in a ``.rst.txt`` beside it, that its rendition has.
     """
-    rows: dict[str, float | int | str] = {}
-    for generator, selector in _GENERATORS.items():
-        pages = sorted((corpus / "html").glob(f"{generator}-*.html"))
-        if pages:
-            rows |= {f"{generator} {name}": value for name, value in _rows(pages, selector)}
-    return rows
-
-
-def _rows(pages: Sequence[Path], selector: str) -> Iterator[tuple[str, float | int]]:
-    counts: Counter[str] = Counter()
+    expected = expected_rows(corpus)
+    groups: defaultdict[str, list[Path]] = defaultdict(list)
+    renditions: dict[Path, Rendition] = {}
+    figures: dict[str, float | int | str] = {}
     seconds = 0.0
-    for page in pages:
+    for page in files(corpus, "html"):
         raw = page.read_bytes()
         start = time.process_time()
-        rendition = extract(raw)
+        try:
+            renditions[page] = extract(raw)
+        except Poison:
+            continue
         seconds += time.process_time() - start
-        counts += _counts(raw, rendition, selector)
+        groups[_generator(raw)].append(page)
+    for generator, pages in sorted(groups.items()):
+        own = [(page, renditions[page]) for page in pages]
+        figures |= {f"{generator} {name}": value for name, value in _rows(own, generator)}
+    if renditions:
+        figures["ms a page"] = round(1_000 * seconds / len(renditions), 1)
+    return figures | dict(_truths(renditions, expected))
+
+
+def _generator(raw: bytes) -> str:
+    tree = LexborHTMLParser(raw)
+    return next(
+        (name for name, sign in _GENERATORS.items() if tree.css_first(sign) is not None), "other"
+    )
+
+
+def _rows(
+    pages: Sequence[tuple[Path, Rendition]], generator: str
+) -> Iterator[tuple[str, float | int]]:
+    counts: Counter[str] = Counter()
+    selectors = [_MAIN[generator]] if generator in _MAIN else _MAIN_OF_OTHERS
+    for page, rendition in pages:
+        counts += _counts(page.read_bytes(), rendition, selectors)
     yield "pages", len(pages)
     for part in ("code lines", "headings", "cells", "words"):
-        yield part, round(counts[f"{part} kept"] / max(1, counts[part]), 3)
+        if counts[part]:
+            yield part, round(counts[f"{part} kept"] / counts[part], 3)
     yield "lines of navigation", counts["lines of navigation"]
-    yield "ms a page", round(1_000 * seconds / len(pages), 1)
 
 
-def _counts(raw: bytes, rendition: Rendition, selector: str) -> Counter[str]:
+def _truths(
+    renditions: Mapping[Path, Rendition], expected: Mapping[Path, Mapping[str, Any]]
+) -> Iterator[tuple[str, float]]:
+    """Compare the words of pages with their true texts; each page counts the same."""
+    articles: list[float] = []
+    kept: list[float] = []
+    for page, rendition in renditions.items():
+        own = _words("\n".join(rendition.lines))
+        row = expected.get(page, {})
+        source = truth_of(page, row, ".rst.txt")
+        article = None if source else truth_of(page, row, ".txt")
+        if source is not None:
+            words = _words(source.read_text("utf-8"))
+            kept.append(number_of_shared(own, words) / max(1, len(words)))
+        if article is not None:
+            words = _words(article.read_text("utf-8"))
+            articles.append(f1(number_of_shared(own, words), len(own), len(words)))
+    if articles:
+        yield "article word F1", round(fmean(articles), 3)
+    if kept:
+        yield "source words kept", round(fmean(kept), 3)
+
+
+def _counts(raw: bytes, rendition: Rendition, selectors: Sequence[str]) -> Counter[str]:
     """Count the parts of a page, and those of them that its rendition has."""
     tree = LexborHTMLParser(raw)
     around = {node.mem_id for node in tree.css(_AROUND)}
-    main = tree.css_first(selector)
+    main = next(filter(None, map(tree.css_first, selectors)), None)
     counts: Counter[str] = Counter()
     if main is None:
         return counts

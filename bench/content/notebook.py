@@ -8,24 +8,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.content.corpus import files
 from content.extractors.notebook import extract
+from runtime.errors import Poison
 
 __all__ = ["figures"]
 
 
 def figures(corpus: Path) -> dict[str, float | int | str]:
-    """Share of the raw bytes that remains, share of verbatim code cells, and processor time.
-
-    Args:
-        corpus: folder with notebooks in ``notebooks/``.
-    """
+    """Share of the raw bytes that remains, share of verbatim code cells, and processor time."""
     raw_bytes = rendered_bytes = cells = verbatim = empty = 0
     seconds = 0.0
-    paths = sorted((corpus / "notebooks").glob("*.ipynb"))
+    paths = files(corpus, "notebook")
     for path in paths:
         raw = path.read_bytes()
         start = time.process_time()
-        rendition = extract(raw)
+        try:
+            rendition = extract(raw)
+        except Poison:
+            empty += 1
+            continue
         seconds += time.process_time() - start
         raw_bytes += len(raw)
         text = "\n".join(rendition.lines)
@@ -34,13 +36,13 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
         for lines in _code_cells(json.loads(raw)):
             cells += 1
             verbatim += _is_run(lines, rendition.lines)
+    counts = {"notebooks": len(paths), "notebooks without text": empty, "code cells": cells}
+    if raw_bytes:
+        counts["notebook bytes"] = raw_bytes
     return {
-        "notebooks": len(paths),
-        "notebooks without text": empty,
-        "notebook bytes": raw_bytes,
-        "rendered share of them": round(rendered_bytes / max(1, raw_bytes), 3),
-        "code cells": cells,
-        "code cells verbatim": round(verbatim / max(1, cells), 3),
+        **counts,
+        **({"rendered share of them": round(rendered_bytes / raw_bytes, 3)} if raw_bytes else {}),
+        **({"code cells verbatim": round(verbatim / cells, 3)} if cells else {}),
         "notebook ms a document": round(1_000 * seconds / max(1, len(paths)), 1),
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import resource
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,13 +16,15 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from bench.content.corpus import files
 from bench.evaluation import ndcg
+from bench.processes import peak_mb
 from content.extractors.openapi import extract
 from processors.chunking import Chunk, CountTokens, Source, cut
 from processors.chunking.chunkers.code import chunk_code
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from runtime.errors import UnsupportedContent
+from runtime.errors import Poison
 
 __all__ = ["figures"]
 
@@ -38,20 +39,24 @@ _CROSS_REFERENCE_BYTES = 778 << 10
 def figures(corpus: Path) -> dict[str, float | int | str]:
     """Measure the descriptions in ``openapi/`` of a corpus.
 
+    ``gain of nDCG@10`` and ``share of tokens`` are means over the JSON files with more than 10
+    operations, against the baseline.
+
     A question is the summary of an operation, taken out of the file before that is cut; the answer
     is the operation. The ranking is BM25 over chunks, each operation at its best chunk. The
     baseline cuts the file by indentation. Tokens are those of the local model.
     """
     count = WordwiseCounter(TokenCounter(tokenizer_path(None)))
-    files = sorted((corpus / "openapi").iterdir())
+    paths = files(corpus, "openapi")
     operations = cited = refused = 0
     rows: dict[str, float | int | str] = {}
-    for file in files:
+    ways: list[tuple[float, float]] = []
+    for file in paths:
         raw = file.read_bytes()
         started = process_time()
         try:
             extract(raw)
-        except UnsupportedContent:
+        except Poison:
             refused += 1
             continue
         seconds = process_time() - started
@@ -60,25 +65,39 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
         symbols = {chunk.symbol for chunk in chunks}
         operations += len(names)
         cited += len(names & symbols)
-        if file.suffix == ".json" and len(names) > _DEPTH:
+        if len(names) > _DEPTH:
             rows |= {f"{file.stem} operations": len(names), f"{file.stem} s": round(seconds, 3)}
-            rows |= _masked(file, count)
+        if file.suffix == ".json" and len(names) > _DEPTH:
+            masked = dict(_masked(file, count))
+            rows |= {f"{file.stem} {name}": value for name, value in masked.items()}
+            ways += _gains(masked)
     seconds, megabytes = _in_child(_extract_cross_references)
     return {
-        "files": len(files),
+        "files": len(paths),
         "files refused as no description": refused,
         "operations": operations,
-        "operations findable by symbol": round(cited / operations, 3) if operations else 0.0,
+        **({"operations findable by symbol": round(cited / operations, 3)} if operations else {}),
         **rows,
+        **({"gain of nDCG@10": round(fmean(gain for gain, _ in ways), 3)} if ways else {}),
+        **({"share of tokens": round(fmean(share for _, share in ways), 3)} if ways else {}),
         "778 KiB of cross-references s": round(seconds, 2),
         "778 KiB of cross-references MB": round(megabytes),
     }
+
+
+def _gains(masked: Mapping[str, float]) -> Iterator[tuple[float, float]]:
+    """Yield the gain of nDCG@10 by the cut by operation, and its share of the tokens, if any."""
+    if masked:
+        gain = masked["nDCG@10 by operation"] - masked["nDCG@10 by indentation"]
+        yield gain, masked["tokens by operation"] / max(1, masked["tokens by indentation"])
 
 
 def _masked(file: Path, count: CountTokens) -> Iterator[tuple[str, float | int]]:
     """Yield nDCG@10 and tokens of both ways to cut a description without its summaries."""
     description = json.loads(file.read_text("utf-8"))
     questions = _take_questions(description)
+    if not questions:
+        return
     text = json.dumps(description, indent=2, ensure_ascii=False)
     operations = cut(Source(file.name, text.encode(), "openapi"), _LIMIT_TOKENS, count).chunks
     lines = chunk_code(Source(file.name, text, "code"), _LIMIT_TOKENS, count)
@@ -94,8 +113,8 @@ def _masked(file: Path, count: CountTokens) -> Iterator[tuple[str, float | int]]
     for way, (chunks, owners) in ways.items():
         answers = _ranked(chunks, owners, list(questions))
         scores = [ndcg(answer, {questions[question]: 1}) for question, answer in answers.items()]
-        yield f"{file.stem} nDCG@10 {way}", round(fmean(scores), 3)
-        yield f"{file.stem} tokens {way}", sum(chunk.tokens for chunk in chunks)
+        yield f"nDCG@10 {way}", round(fmean(scores), 3)
+        yield f"tokens {way}", sum(chunk.tokens for chunk in chunks)
 
 
 def _take_questions(description: dict[str, Any]) -> dict[str, str]:
@@ -116,9 +135,9 @@ def _operations(description: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the operations of the paths by method and path."""
     return {
         f"{method.upper()} {path}": item[method]
-        for path, item in description["paths"].items()
+        for path, item in (description.get("paths") or {}).items()
         for method in _METHODS
-        if method in item
+        if isinstance(item, dict) and method in item
     }
 
 
@@ -206,7 +225,7 @@ def _extract_cross_references() -> tuple[float, float]:
     started = process_time()
     extract(raw)
     seconds = process_time() - started
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return seconds, peak_mb()
 
 
 def _in_child(measure: Callable[[], tuple[float, float]]) -> tuple[float, float]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections import Counter
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 from lxml import etree  # type: ignore[import-untyped]
 
+from bench.content.corpus import expected_rows, files
 from content.extractors.slides import extract
 from runtime.errors import Poison
 
@@ -29,13 +28,12 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
     ``words`` is the share of the words of slides, notes and diagrams that the rendition has as
     often as the file. Numbers of slides in notes are the words that it leaves out.
     """
-    rows: list[dict[str, Any]] = json.loads((corpus / "expected.json").read_text("utf-8"))
-    expected = {row["file"]: row for row in rows if row["file"].startswith("pptx/")}
-    files = sorted((corpus / "pptx").glob("*.pptx"))
+    expected = expected_rows(corpus)
+    paths = files(corpus, "slides")
     right = words = shown = titles = titles_right = 0
     seconds = 0.0
-    for file in files:
-        row = expected.get(f"pptx/{file.name}", {"outcome": "indexed"})
+    for file in paths:
+        row = expected.get(file, {"outcome": "indexed"})
         started = process_time()
         try:
             rendition = extract(file.read_bytes())
@@ -53,11 +51,12 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
         words += written.total()
         shown += (written & Counter(_WORD.findall("\n".join(rendition.lines)))).total()
     return {
-        "files": len(files),
+        "files": len(paths),
         "outcomes and slides as expected": right,
         "titles as expected": f"{titles_right} of {titles}",
-        "words": round(shown / words, 4) if words else 0.0,
-        "ms a file": round(1000 * seconds / len(files), 1) if files else 0.0,
+        **({"share of titles": round(titles_right / titles, 3)} if titles else {}),
+        **({"words": round(shown / words, 4)} if words else {}),
+        "ms a file": round(1000 * seconds / len(paths), 1) if paths else 0.0,
     }
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.content.corpus import files
 from content.extractors.archives import open_members
 from content.extractors.word import extract
 from content.extractors.xml_tree import Element, local_name, parse_xml
@@ -22,14 +23,10 @@ _LEFT_OUT = frozenset({"del", "moveFrom", "Fallback"})
 
 
 def figures(corpus: Path) -> dict[str, float | int | str]:
-    """Shares of words, cells and headings in the renditions, and processor time of a document.
-
-    Args:
-        corpus: folder with documents in ``docx/``.
-    """
+    """Shares of words, cells and headings in the renditions, and processor time of a document."""
     counts: Counter[str] = Counter()
     seconds = 0.0
-    paths = sorted((corpus / "docx").glob("*.docx"))
+    paths = files(corpus, "word")
     for path in paths:
         raw = path.read_bytes()
         start = time.process_time()
@@ -42,8 +39,9 @@ def figures(corpus: Path) -> dict[str, float | int | str]:
             seconds += time.process_time() - start
         counts += _counts(raw, rendition)
     shares = {
-        f"word {part}": round(counts[f"{part} kept"] / max(1, counts[part]), 3)
+        f"word {part}": round(counts[f"{part} kept"] / counts[part], 3)
         for part in ("words", "cells", "headings")
+        if counts[part]
     }
     refusals = {name: count for name, count in counts.items() if name.startswith("refused")}
     pace = round(1_000 * seconds / max(1, len(paths)), 1)

@@ -28,6 +28,11 @@ class Draft:
         self._places: dict[Place, int] = {}
         self._bytes = 0
 
+    @property
+    def room(self) -> int:
+        """Bytes of UTF-8 that may still be appended."""
+        return MOST_BYTES - self._bytes
+
     def put(self, text: str, place: Place) -> None:
         """Append the lines of ``text``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -10,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from bench.figures import Report
-from gateway.output import print_json, stderr
+from bench.figures import Report, Row
+from gateway.output import print_json, stderr, stdout, table
 from gateway.session import JsonOption, run_client
 from runtime.errors import UsageError
 
@@ -19,7 +20,10 @@ __all__ = ["Measurement", "command"]
 
 
 class Measurement(StrEnum):
-    """Benchmarks: each is a module in ``bench/`` (with _ for -) that has a function ``measure``."""
+    """Benchmarks: each is a module in ``bench/`` (with _ for -) that has a function ``measure``.
+
+    That of ``content`` is in ``bench/content/acceptance.py``.
+    """
 
     INDEXING = "indexing"
     ASKING = "asking"
@@ -30,12 +34,16 @@ class Measurement(StrEnum):
     SOAK = "soak"
     COVERAGE = "coverage"
     DOORS = "doors"
+    CONTENT = "content"
 
 
 def command(
     name: Annotated[Measurement, typer.Argument()],
     sets: Annotated[
-        list[Path] | None, typer.Argument(metavar="DIR...", help="Evaluation sets of `coverage`.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="DIR...", help="Evaluation sets of `coverage`, or the corpus of `content`."
+        ),
     ] = None,
     minutes: Annotated[float, typer.Option(help="Duration of `soak`, in minutes.", min=0.5)] = 5.0,
     seconds: Annotated[
@@ -47,9 +55,12 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Run a benchmark on this machine; it starts its own servers and takes minutes."""
-    measure = import_module(f"bench.{name.replace('-', '_')}").measure
+    module = "content.acceptance" if name is Measurement.CONTENT else name.replace("-", "_")
+    measure = import_module(f"bench.{module}").measure
     if name is Measurement.COVERAGE:
         measure = partial(measure, sets or [])
+    elif name is Measurement.CONTENT:
+        measure = partial(measure, sets or [], stderr().print)
     elif sets:
         raise UsageError(f"bench {name} does not take directories", "leave them out")
     if name is Measurement.SOAK:
@@ -61,10 +72,24 @@ def command(
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
     report: Report = run_client(lambda _settings: measure())
     if json:
-        print_json(
-            {"name": report.name, "figures": {**report.figures}, "machine": {**report.machine}}
-        )
+        rows = {"rows": [asdict(row) for row in report.rows]} if report.rows else {}
+        figures = {"figures": {**report.figures}, "machine": {**report.machine}}
+        print_json({"name": report.name, **rows, **figures})
         return
-    for figure, value in report.figures.items():
-        typer.echo(f"{figure:>28}  {value if isinstance(value, str) else format(value, ',.4g')}")
+    if report.rows:
+        stdout().print(table([_cells(row) for row in report.rows]))
+    else:
+        for figure, value in report.figures.items():
+            typer.echo(f"{figure:>28}  {_formatted(value)}")
     typer.echo(", ".join(f"{key} {value}" for key, value in report.machine.items()))
+
+
+def _cells(row: Row) -> dict[str, str | None]:
+    """Cells of a row in the table; a row without a figure shows the reason in its place."""
+    met = {None: "left out", True: "yes", False: "no"}[row.met]
+    figure = row.reason if row.figure is None else _formatted(row.figure)
+    return {"what": row.what, "goal": row.goal, "met": met, "figure": figure}
+
+
+def _formatted(value: float | str) -> str:
+    return value if isinstance(value, str) else format(value, ",.4g")

@@ -30,7 +30,15 @@ from tests.support.waiting import eventually
 __all__ = ["REASONS", "Innocents", "Suspect", "hostile_worker", "reply_counts"]
 
 REASONS = frozenset(
-    {"Damaged", "LimitExceeded", "MalformedEvent", "NoTextLayer", "UnsupportedContent"}
+    {
+        "Damaged",
+        "Encrypted",
+        "LegacyFormat",
+        "LimitExceeded",
+        "MalformedEvent",
+        "NoTextLayer",
+        "UnsupportedContent",
+    }
 )
 """Errors that a hostile event may cause; any other is a defect."""
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from content.extractors.conversation.turns import Channel, Conversations, Thread, Turn
-from content.extractors.conversation.values import Element, instant, items, members, string
+from content.extractors.conversation.values import (
+    Element,
+    address,
+    instant,
+    items,
+    members,
+    string,
+)
 
 __all__ = ["is_chat", "is_role_message", "read_chats", "read_role_messages"]
 
@@ -155,6 +162,7 @@ def _role_turns(
                     string(message.get("name"), message.get("role")),
                     instant(message.get("timestamp") or message.get("created_at")),
                     text,
+                    permalink=address(message.get("permalink"), message.get("html_url")),
                     lines=lines,
                 )
             )

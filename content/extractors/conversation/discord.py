@@ -14,7 +14,14 @@ from content.extractors.conversation.turns import (
     day_name,
     in_order,
 )
-from content.extractors.conversation.values import Element, instant, items, members, string
+from content.extractors.conversation.values import (
+    Element,
+    address,
+    instant,
+    items,
+    members,
+    string,
+)
 
 __all__ = ["is_discord_message", "read_channel", "read_messages"]
 
@@ -22,6 +29,9 @@ _WRITTEN_TYPES = (None, "Default", "Reply", "ThreadStarterMessage", 0, 19, 20, 2
 """Types of messages that people write, by the names of exporters and the numbers of the interface;
 the others are joins, pins and calls.
 """
+_NO_GUILD = "0"
+"""Id that exports give to the guild of direct messages."""
+_MESSAGES = "https://discord.com/channels/"
 _MENTION = re.compile(r"<@[!&]?(\d{1,25})>")
 _EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,25}>")
 
@@ -37,7 +47,7 @@ def read_channel(export: Mapping[str, object]) -> Conversations:
     name = string(channel.get("name"))
     guild = string(members(export.get("guild")).get("name"))
     title = " > ".join(filter(None, [guild, name])) or None
-    turns = _turns([(value, None) for value in items(export.get("messages"))])
+    turns = _turns([(value, None) for value in items(export.get("messages"))], _base(export))
     if "Thread" in string(channel.get("type")):
         threads: Sequence[Thread] = [Thread(name, turns)] if turns else ()
         return Conversations([Channel(string(channel.get("category")), threads)], title)
@@ -50,7 +60,10 @@ def read_messages(messages: Sequence[Element]) -> Conversations:
     return Conversations([Channel("", _days(turns))])
 
 
-def _turns(messages: Sequence[tuple[object, tuple[int, int] | None]]) -> Sequence[Turn]:
+def _turns(
+    messages: Sequence[tuple[object, tuple[int, int] | None]], base: str = ""
+) -> Sequence[Turn]:
+    """Turns in order; ``base`` is the address of their channel, '' if it is unknown."""
     turns = []
     for value, lines in messages:
         message = members(value)
@@ -72,11 +85,27 @@ def _turns(messages: Sequence[tuple[object, tuple[int, int] | None]]) -> Sequenc
                 or "unknown",
                 time=instant(message.get("timestamp")),
                 text=text,
+                permalink=_permalink(message, base),
                 reply_to=string(reference.get("messageId"), reference.get("message_id")) or None,
                 lines=lines,
             )
         )
     return in_order(turns)
+
+
+def _base(export: Mapping[str, object]) -> str:
+    """Address of a channel, which the address of each message begins with, '' without its ids."""
+    guild = string(members(export.get("guild")).get("id"))
+    channel = string(members(export.get("channel")).get("id"))
+    if not (guild.isdecimal() and channel.isdecimal()):
+        return ""
+    return f"{_MESSAGES}{'@me' if guild == _NO_GUILD else guild}/{channel}/"
+
+
+def _permalink(message: Mapping[str, object], base: str) -> str | None:
+    own = address(message.get("permalink"), message.get("url"))
+    identifier = string(message.get("id"))
+    return own or (f"{base}{identifier}" if base and identifier.isdecimal() else None)
 
 
 def _days(turns: Sequence[Turn]) -> Sequence[Thread]:

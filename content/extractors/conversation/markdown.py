@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from content.extractors.conversation.turns import (
@@ -110,6 +110,7 @@ class _Writer:
                 speakers=(speaker,) if speaker else (),
                 time=turn.time if isinstance(turn.time, datetime) else None,
                 lines=turn.lines,
+                permalink=turn.permalink,
             )
         )
 
@@ -139,7 +140,23 @@ class _Writer:
             sections=tuple(self._sections),
             title=conversations.title,
             warnings=conversations.warnings,
+            metadata=_metadata(conversations),
         )
+
+
+def _metadata(conversations: Conversations) -> Mapping[str, str]:
+    """Channel and day of a conversation, each if there is only one."""
+    names = {_plain_text(channel.name, _LONGEST_HEADING) for channel in conversations.channels}
+    times = {
+        turn.time
+        for channel in conversations.channels
+        for thread in channel.threads
+        for turn in thread.turns
+    }
+    days = {f"{time:%Y-%m-%d}" if isinstance(time, datetime) else "" for time in times}
+    facts = {"channel": names, "date": days}
+    single = {name: min(values) for name, values in facts.items() if len(values) == 1}
+    return {name: value for name, value in single.items() if value}
 
 
 def _turn_lines(turn: Turn, speaker: str, answered: Turn | None) -> Iterator[str]:

@@ -18,6 +18,7 @@ from content.extractors.conversation.turns import (
 )
 from content.extractors.conversation.values import (
     Element,
+    address,
     elements,
     instant,
     items,
@@ -28,6 +29,9 @@ from runtime.errors import Damaged
 
 __all__ = ["is_slack_message", "read_day", "read_export", "to_markdown"]
 
+_WORKSPACE = re.compile(r"https://[a-z0-9][a-z0-9.-]{0,100}\.slack\.com/(?=files/)")
+_CHANNEL_ID = re.compile(r"[A-Z0-9]{2,20}")
+_TIMESTAMP = re.compile(r"\d{1,12}\.\d{1,9}")
 _DAY = re.compile(r"(?:.*/)?([^/]+)/\d{4}-\d\d-\d\d\.json")
 _LISTS = ("channels.json", "groups.json", "mpims.json", "dms.json")
 _NOTICES = frozenset(
@@ -58,9 +62,9 @@ def read_export(archive: Members) -> Conversations:
     """
     by_name = {name.rpartition("/")[2]: name for name in archive.names if name.count("/") <= 1}
     users = _users(_listed(archive, by_name.get("users.json")))
-    titles = _channel_titles(
-        [channel for name in _LISTS for channel in _listed(archive, by_name.get(name))], users
-    )
+    listed = [channel for name in _LISTS for channel in _listed(archive, by_name.get(name))]
+    titles = _channel_titles(listed, users)
+    identifiers = _channel_identifiers(listed)
     messages: defaultdict[str, list[object]] = defaultdict(list)
     damaged = 0
     for name in sorted(archive.names):
@@ -71,13 +75,13 @@ def read_export(archive: Members) -> Conversations:
             messages[day[1]].extend(element.value for element in _read(archive, name))
         except Damaged:
             damaged += 1
-    channels = [
-        Channel(
-            titles.get(folder, folder),
-            _threads([(value, None) for value in messages[folder]], users),
-        )
-        for folder in sorted(messages)
-    ]
+    workspace = _workspace(value for channel in messages.values() for value in channel)
+    channels = []
+    for folder in sorted(messages):
+        identifier = identifiers.get(folder)
+        base = f"{workspace}archives/{identifier}/p" if workspace and identifier else ""
+        threads = _threads([(value, None) for value in messages[folder]], users, base)
+        channels.append(Channel(titles.get(folder, folder), threads))
     warning = f"{damaged:,} files of a day can't be read" if damaged else ""
     return Conversations(
         [channel for channel in channels if channel.threads],
@@ -140,10 +144,35 @@ def _channel_titles(channels: Iterable[object], users: Mapping[str, str]) -> Map
     return titles
 
 
+def _channel_identifiers(channels: Iterable[object]) -> Mapping[str, str]:
+    """Ids of channels by folder, which is the id of a channel without a name."""
+    identifiers: dict[str, str] = {}
+    for channel in map(members, channels):
+        identifier = string(channel.get("id"))
+        if _CHANNEL_ID.fullmatch(identifier):
+            identifiers[string(channel.get("name")) or identifier] = identifier
+    return identifiers
+
+
+def _workspace(messages: Iterable[object]) -> str:
+    """Address of the workspace, which an export has in the links to its files, else ''."""
+    for message in map(members, messages):
+        for file in map(members, items(message.get("files"))):
+            match = _WORKSPACE.match(string(file.get("permalink")))
+            if match is not None:
+                return match[0]
+    return ""
+
+
 def _threads(
-    messages: Sequence[tuple[object, tuple[int, int] | None]], users: Mapping[str, str]
+    messages: Sequence[tuple[object, tuple[int, int] | None]],
+    users: Mapping[str, str],
+    base: str = "",
 ) -> Sequence[Thread]:
-    """Group messages by thread; those outside of threads by day."""
+    """Group messages by thread; those outside of threads by day.
+
+    ``base`` is what the addresses of the channel's messages begin with, '' if it is unknown.
+    """
     turns: list[Turn] = []
     parents: dict[str, str] = {}
     for value, lines in messages:
@@ -156,7 +185,7 @@ def _threads(
             speaker=_speaker(message, users),
             time=instant(message.get("ts")),
             text=text,
-            permalink=string(message.get("permalink")) or None,
+            permalink=address(message.get("permalink")) or _permalink(message, base),
             lines=lines,
         )
         turns.append(turn)
@@ -167,6 +196,15 @@ def _threads(
         parent = parents[turn.id]
         groups[_thread_name(parent) if parent in answered else day_name(turn)].append(turn)
     return [Thread(name, group) for name, group in groups.items()]
+
+
+def _permalink(message: Mapping[str, object], base: str) -> str | None:
+    """Address of a message, which shows the thread that it is in."""
+    timestamp, parent = string(message.get("ts")), string(message.get("thread_ts"))
+    if not base or not _TIMESTAMP.fullmatch(timestamp):
+        return None
+    link = base + timestamp.replace(".", "")
+    return f"{link}?thread_ts={parent}" if _TIMESTAMP.fullmatch(parent) else link
 
 
 def _thread_name(timestamp: str) -> str:

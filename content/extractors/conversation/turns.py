@@ -24,7 +24,8 @@ class Turn:
 
     ``time`` is a moment in UTC, or the time since the start of a recording. ``reply_to`` is the id
     of the turn that this one answers explicitly. ``text`` is Markdown. ``lines`` is the first and
-    last line in the original, from 1, if the original is text.
+    last line in the original, from 1, if the original is text. ``permalink`` is the address of the
+    message, if the export has what is needed for it.
     """
 
     id: str

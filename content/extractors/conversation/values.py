@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from runtime.errors import Damaged
 
-__all__ = ["Element", "elements", "instant", "items", "members", "string"]
+__all__ = ["Element", "address", "elements", "instant", "items", "members", "string"]
 
+_WEB = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff\"<>]{1,2000}")
 _BLANKS = " \t\n\r"
 _MILLISECONDS_FROM = 10**11
 """Epoch times from here on count milliseconds: in seconds they would be after the year 5000."""
@@ -89,6 +91,11 @@ def items(value: object) -> Sequence[object]:
 def string(*values: object) -> str:
     """Return the first value that is a text other than blanks, or ''."""
     return next((text for text in values if isinstance(text, str) and text.strip()), "")
+
+
+def address(*values: object) -> str | None:
+    """Return the first value that is an address of the web, or None."""
+    return next((text for text in values if isinstance(text, str) and _WEB.fullmatch(text)), None)
 
 
 def instant(value: object) -> datetime | None:

@@ -1,6 +1,7 @@
 """Extractor of e-mail: a message as a section, a mailbox as threads of turns."""
 
 from content.extractors.draft import Draft
+from content.extractors.email.attachments import AttachmentWriter
 from content.extractors.email.mailbox import put_threads
 from content.extractors.email.message import MessageWriter, mail_of, parse
 from content.rendition import Rendition
@@ -16,7 +17,8 @@ _SIGNS = ("From", "To", "Subject", "Date", "Received", "Message-ID", "MIME-Versi
 def extract(raw: bytes) -> Rendition:
     """Return the headers and the text of a message, or the threads of a mailbox.
 
-    Plain text is preferred to HTML; signatures are left out, and attachments only named.
+    Plain text is preferred to HTML, and signatures are left out. Attachments of a message are
+    sections behind its text, as far as they are of a known kind; those of a mailbox are named.
 
     Raises:
         LegacyFormat: the message is a file of Outlook.
@@ -35,5 +37,5 @@ def extract(raw: bytes) -> Rendition:
     if not any(sign in message for sign in _SIGNS):
         raise Damaged("the bytes have no headers of a message", "publish it as text")
     mail = mail_of(message)
-    MessageWriter(draft).put_message(message, mail)
+    MessageWriter(draft, AttachmentWriter(draft)).put_message(message, mail)
     return draft.rendition(mail.subject)

@@ -13,10 +13,11 @@ from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.policy import Compat32
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from content.extractors.charsets import decode
 from content.extractors.draft import Draft, cleaned
+from content.extractors.email.attachments import AttachmentWriter
 from content.extractors.html.page import put_page
 from content.rendition import Place
 from runtime.errors import LimitExceeded
@@ -94,13 +95,24 @@ def mail_of(message: MailMessage) -> Mail:
     )
 
 
-class MessageWriter:
-    """Writes messages to a draft, with the messages in them."""
+class _Attachment(NamedTuple):
+    """An attached file, with its name, else its media type."""
 
-    def __init__(self, draft: Draft) -> None:
+    name: str
+    part: MailMessage
+
+
+class MessageWriter:
+    """Writes messages to a draft, with the messages in them.
+
+    Attachments are extracted by ``writer``; without one they are only named.
+    """
+
+    def __init__(self, draft: Draft, writer: AttachmentWriter | None = None) -> None:
         self._draft = draft
+        self._writer = writer
         self._parts = 0
-        self._attachments: list[str] = []
+        self._attachments: list[_Attachment] = []
 
     def put_message(self, message: MailMessage, mail: Mail, level: int = 1) -> None:
         """Append the subject as a heading, the other headers, and the text.
@@ -123,14 +135,30 @@ class MessageWriter:
         self.put_body(message, mail.place, level)
 
     def put_body(self, message: MailMessage, place: Place, level: int = 1) -> None:
-        """Append the text, and the names of the attachments."""
+        """Append the text, the names of the attachments, and what they contain."""
         outer, self._attachments = self._attachments, []
         self._put_part(message, place, level, 0)
         if self._attachments:
-            names = ", ".join(self._attachments)
+            names = ", ".join(attachment.name for attachment in self._attachments)
             self._draft.block(f"Attachments: {names}", place)
-            self._draft.warn(f"attachments that were not extracted: {names}")
+            left_out = [
+                attachment.name
+                for attachment in self._attachments
+                if not self._extracted(attachment, place, level)
+            ]
+            if left_out:
+                self._draft.warn(f"attachments that were not extracted: {', '.join(left_out)}")
         self._attachments = outer
+
+    def _extracted(self, attachment: _Attachment, place: Place, level: int) -> bool:
+        """Append what an attachment contains, and return whether it could be extracted."""
+        if self._writer is None:
+            return False
+        raw = attachment.part.get_payload(decode=True)
+        media_type = attachment.part.get_content_type()
+        return isinstance(raw, bytes) and self._writer.put(
+            attachment.name, media_type, raw, level, place
+        )
 
     def _put_part(self, part: MailMessage, place: Place, level: int, depth: int) -> None:
         self._parts += 1
@@ -142,7 +170,7 @@ class MessageWriter:
         kind, family = part.get_content_type(), part.get_content_maintype()
         name = _file_name(part)
         if depth + level > MOST_DEPTH:
-            self._attachments.append(name or kind)
+            self._attachments.append(_Attachment(name or kind, part))
         elif kind == "message/rfc822":
             for inner in _children(part):
                 self.put_message(inner, mail_of(inner), level + 1)
@@ -153,7 +181,7 @@ class MessageWriter:
         elif family == "image" and (part["Content-ID"] or not name):
             pass  # a picture in the text, such as a logo
         elif name or family != "text" or part.get_content_disposition() == "attachment":
-            self._attachments.append(name or kind)
+            self._attachments.append(_Attachment(name or kind, part))
         elif kind == "text/html":
             put_page(
                 self._draft,

@@ -28,9 +28,12 @@ _SAVE_AGAIN = "save it again with the program that made it"
 _SECTOR_BYTES = (512, 4096)
 _STREAM = 2
 _XLSB_STRINGS = 159
-_XML_CELL = re.compile(
-    rb"<(?:\w{1,20}:)?c\s[^<>]{0,200}?\br\s?=\s?[\"']([A-Z]{1,3})(\d{1,7})[\"'][^<>]{0,200}?(/?)>"
+_XML_TAG = re.compile(
+    rb"<(?:\w{1,20}:)?(row|c)(?=[\s/>])((?>[^<>\"'/]+|/(?!>)|\"[^\"]*+\"|'[^']*+')*+)(/?)>"
 )
+_XML_REFERENCE = re.compile(rb"\sr\s*=\s*[\"']([A-Za-z]*)(\d*)")
+_LAST_ROW = 1 << 20
+_LAST_COLUMN = 1 << 14
 _ODS_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
 _ODS_OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
 
@@ -91,14 +94,32 @@ def _check_members(members: Members) -> None:
 
 
 def _check_xlsx(content: bytes) -> None:
+    """Read the rows and cells of a sheet; those without a reference follow the ones before."""
     extent = _Extent()
-    for match in _XML_CELL.finditer(content):
-        letters, number, empty = match.groups()
+    row = column = 0
+    for match in _XML_TAG.finditer(content):
+        tag, attributes, empty = match.groups()
+        reference = _XML_REFERENCE.search(attributes)
+        letters, digits = reference.groups() if reference else (b"", b"")
+        if tag == b"row":
+            row, column = int(digits[:9]) if digits else row + 1, 0
+            continue
+        if letters and digits:
+            row, column = int(digits[:9]), _column(letters)
+        else:
+            column += 1
+        if row > _LAST_ROW or column > _LAST_COLUMN:
+            raise too_many_cells()
         if not empty:
-            column = 0
-            for letter in letters:
-                column = 26 * column + letter - ord("A") + 1
-            extent.add(int(number), column)
+            extent.add(row, column)
+
+
+def _column(letters: bytes) -> int:
+    """Number of a column from 1; of a name that is too long, the first letters count."""
+    column = 0
+    for letter in letters[:4].upper():
+        column = 26 * column + letter - ord("A") + 1
+    return column
 
 
 def _check_xlsb(content: bytes) -> None:

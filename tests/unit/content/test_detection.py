@@ -22,7 +22,7 @@ from content.detection import (
     language_of,
 )
 from content.registry import EXTRACTORS
-from events.models import Kind
+from events.models import DOCUMENT_KINDS, Kind
 from processors.chunking import CHUNKERS
 from processors.chunking.chunkers.grammars import GRAMMARS
 from runtime.errors import (
@@ -59,6 +59,22 @@ MESSAGES = '[{"role": "user", "content": "hello"}]'
         ("bin/tool", None, "#!/usr/bin/env -S python3.11 -u\n", "code", "python"),
         ("bin/tool", None, "#!/bin/sh\n", "code", "bash"),
         ("bin/tool", None, "#!/bin/awk -f\n", "text", None),
+        ("bin/tool", None, "#!/usr/bin/env lua5.4\n", "code", "lua"),
+        ("build.gradle.kts", None, "", "code", "kotlin"),
+        ("build.sbt", None, "", "code", "scala"),
+        ("mix.exs", None, "", "code", "elixir"),
+        ("main.tf", None, "", "code", "hcl"),
+        ("schema", "application/sql; charset=utf-8", "", "code", "sql"),
+        ("Dockerfile", None, "", "code", "dockerfile"),
+        ("deploy/Dockerfile.dev", None, "", "code", "dockerfile"),
+        ("dev.Containerfile", None, "", "code", "dockerfile"),
+        ("Dockerfile.md", None, "", "markdown", None),
+        ("View.mm", None, "", "code", "objc"),
+        ("View.m", None, "// MIT\n#import <UIKit/UIKit.h>\n", "code", "objc"),
+        ("plot.m", None, "% plots\nfunction plot(x)\nend\n", "code", None),
+        ("View.h", None, "#pragma once\n@interface View : UIView\n", "code", "objc"),
+        ("view.h", None, "#include <stdio.h>\n", "code", "cpp"),
+        ("schema.gql", None, "", "code", None),
         ("README.md", None, "", "markdown", None),
         ("note", "text/markdown; charset=utf-8", "", "markdown", None),
         ("a.py", "application/pdf", "", "pdf", "python"),
@@ -87,7 +103,7 @@ def test_every_language_has_a_grammar() -> None:
 
 def test_events_can_name_every_kind() -> None:
     """Each kind that a document can have is a ``Kind``, or an answer that cites it would fail."""
-    assert {kind.value for kind in Kind} == {*CHUNKERS, *EXTRACTORS}
+    assert {kind.value for kind in DOCUMENT_KINDS} == {*CHUNKERS, *EXTRACTORS}
     detected = {*_KIND_BY_SUFFIX.values(), *_KIND_BY_MEDIA_TYPE.values()}
     assert detected <= {kind.value for kind in Kind}
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from content.places import locator_of
+from content.places import locator_of, rendered
 from content.rendition import Box, Place
 
 
@@ -63,3 +63,19 @@ def test_speakers_times_and_lines_are_those_of_all_turns() -> None:
 
 def test_lines_without_a_place_give_no_locator() -> None:
     assert locator_of([Place(), Place()]) is None
+
+
+def test_the_first_address_is_that_of_the_chunk() -> None:
+    """A chunk of several messages leads to the first one that has an address."""
+    places = [Place(), Place(permalink="https://chat.example/2"), Place(permalink="https://x")]
+    assert locator_of(places) == {"permalink": "https://chat.example/2"}
+
+
+def test_a_text_is_rendered_between_the_lines_around_it() -> None:
+    """Opening and closing lines are optional, and a text without them stays as it is."""
+    assert (
+        rendered("a = 1", {"opening": "```py", "closing": "```", "page": 2}) == "```py\na = 1\n```"
+    )
+    assert rendered("a = 1", {"closing": "```"}) == "a = 1\n```"
+    assert rendered("| 1 |", {"opening": "| a |\n|---|"}) == "| a |\n|---|\n| 1 |"
+    assert rendered("text", {"page": 2}) == rendered("text", None) == "text"

@@ -14,6 +14,9 @@ from content.rendition import Rendition
 from runtime.errors import LimitExceeded, UnsupportedContent
 from tests.support.forking import ROOT
 
+LIBRARIES = {"lxml", "mammoth", "pptx", "pypdfium2", "python_calamine", "selectolax"}
+"""Libraries of formats alone; PyYAML is loaded by others too."""
+
 
 @pytest.fixture
 def repeating(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -61,6 +64,19 @@ def test_the_registry_imports_no_format() -> None:
     )
     modules = set(run.stdout.split())
     assert "content.registry" in modules
-    libraries = {"lxml", "mammoth", "pptx", "pypdfium2", "python_calamine", "selectolax", "yaml"}
-    assert not libraries & modules
+    assert not {*LIBRARIES, "yaml"} & modules
     assert not {name.partition(":")[0] for name in EXTRACTORS.values()} & modules
+
+
+@pytest.mark.parametrize(
+    "start", ["gateway.main", "processors.worker", "processors.chunking.sandbox.child"]
+)
+def test_no_process_imports_a_format_when_it_starts(start: str) -> None:
+    """A command, a worker and a parser start without the libraries of formats."""
+    program = f"import sys, {start}, processors.chunking.registry; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    modules = set(run.stdout.split())
+    assert "processors.chunking.registry" in modules
+    assert not LIBRARIES & modules

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from content.extractors.conversation.extractor import extract
 
 
@@ -71,3 +73,24 @@ def test_messages_of_the_interface() -> None:
     rendition = extract(json.dumps(messages).encode())
     assert rendition.lines[-1] == "**Ana** (2026-03-02 10:14): a"
     assert rendition.places[0].lines == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("guild", "channel", "permalink"),
+    [
+        ("11", "22", "https://discord.com/channels/11/22/1"),
+        ("0", "22", "https://discord.com/channels/@me/22/1"),
+        ("11", "../x", None),
+    ],
+)
+def test_messages_have_addresses_where_the_ids_are_known(
+    guild: str, channel: str, permalink: str | None
+) -> None:
+    """The ids of server, channel and message make an address; direct messages have no server."""
+    export = {
+        "guild": {"id": guild, "name": "Headrace"},
+        "channel": {"id": channel, "type": "GuildTextChat", "name": "help"},
+        "messages": [message("1", "hello")],
+    }
+    (place,) = extract(json.dumps(export).encode()).places
+    assert place.permalink == permalink

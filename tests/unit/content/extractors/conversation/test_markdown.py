@@ -51,7 +51,19 @@ def test_a_channel_with_a_thread() -> None:
             Section(6, 3, "Ben", lead="… Ana: Does it start?"),
         ),
         title="Export",
+        metadata={"channel": "dev", "date": "2026-03-02"},
     )
+
+
+def test_several_channels_and_days_are_not_metadata() -> None:
+    """What is not the same for all turns can't be filtered by."""
+    late = said("Ana", "late", minutes=24 * 60)
+    channels = [
+        Channel(name, [Thread("", [turn])]) for name, turn in (("a", said("Ana", "x")), ("b", late))
+    ]
+    assert render(Conversations(channels)).metadata == {}
+    assert render(Conversations(channels[:1])).metadata == {"channel": "a", "date": "2026-03-02"}
+    assert rendered(Turn("1", "Ana", timedelta(seconds=1), "x")).metadata == {}
 
 
 def test_the_title_is_not_repeated_in_the_label() -> None:

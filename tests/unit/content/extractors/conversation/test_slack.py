@@ -182,3 +182,62 @@ def test_a_file_of_a_day() -> None:
 def test_markup(text: str, markdown: str) -> None:
     """References are resolved, entities are decoded, and fences stand on lines of their own."""
     assert to_markdown(text, {"U1": "Ana"}) == markdown
+
+
+FILE = {"title": "plan", "permalink": "https://acme.slack.com/files/U1/F1/plan.pdf"}
+
+
+def permalinks(raw: bytes) -> list[str | None]:
+    return [place.permalink for place in extract(raw).places]
+
+
+def test_messages_have_addresses_where_the_workspace_is_known() -> None:
+    """The link to a file names the workspace, and the lists of channels their ids."""
+    days = {
+        "dev/2026-03-03.json": [
+            message("1772496000.000100", "one", files=[FILE]),
+            message("1772496001.000200", "two", thread_ts="1772496000.000100"),
+            message("broken", "three"),
+        ],
+        "D024BE91L/2026-03-03.json": [message("1772496003.000300", "four")],
+        "gone/2026-03-03.json": [message("1772496004.000400", "five")],
+    }
+    raw = export(
+        days, users=USERS, channels=[{"id": "C1", "name": "dev"}], dms=[{"id": "D024BE91L"}]
+    )
+    assert sorted(map(str, permalinks(raw))) == [
+        "None",
+        "None",
+        "https://acme.slack.com/archives/C1/p1772496000000100",
+        "https://acme.slack.com/archives/C1/p1772496001000200?thread_ts=1772496000.000100",
+        "https://acme.slack.com/archives/D024BE91L/p1772496003000300",
+    ]
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["https://acme.slack.com.example.org/files/a", "javascript:alert(1)//.slack.com/files/", ""],
+)
+def test_other_links_to_files_name_no_workspace(link: str) -> None:
+    """Only an address of Slack is taken for that of the workspace."""
+    file = {**FILE, "permalink": link}
+    raw = export(
+        {"dev/2026-03-03.json": [message("1772496000.000100", "one", files=[file])]},
+        channels=[{"id": "C1", "name": "dev"}],
+    )
+    assert permalinks(raw) == [None]
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        ("https://acme.slack.com/archives/C1/p1", "https://acme.slack.com/archives/C1/p1"),
+        ("javascript:alert(1)", None),
+        ("https://example.org/a b", None),
+        (7, None),
+    ],
+)
+def test_the_address_of_a_message_is_one_of_the_web(own: object, kept: str | None) -> None:
+    """A link that a browser would run is left out."""
+    raw = json.dumps([message("1772496000.1", "one", permalink=own)]).encode()
+    assert permalinks(raw) == [kept]

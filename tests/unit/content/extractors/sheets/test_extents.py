@@ -69,6 +69,30 @@ def test_cells_that_lie_far_apart_are_refused() -> None:
             extract(_xlsx(far, prefix))
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        '<row r="1"><c><v>1</v></c></row><row r="1048576"><c r="Z1048576"><v>1</v></c></row>',
+        '<row r="1"><c><v>1</v></c></row><row r="1000000"><c/>' + "<c><v>1</v></c>" * 7 + "</row>",
+        '<c r="A1"><v>1</v></c><c s=">" r="XFD1048576"><v>1</v></c>',
+        '<c r="A1"><v>1</v></c><c x="' + "x" * 300 + '" r="XFD1048576"><v>1</v></c>',
+        '<c r="A1"><v>1</v></c><c r="xfd1048576"><v>1</v></c>',
+        '<c r="ZZZZZZZ9"><v>1</v></c>',
+        '<c r="A99999999999"><v>1</v></c>',
+    ],
+)
+def test_far_cells_are_refused_however_their_places_are_written(cells: str) -> None:
+    """Calamine counts cells without a reference, and ends the process for a far column."""
+    with pytest.raises(LimitExceeded, match="too far apart"):
+        extract(_xlsx(cells))
+
+
+def test_empty_cells_do_not_count_in_rows_without_references() -> None:
+    check_extents(
+        _xlsx('<row r="1"><c><v>1</v></c></row><row r="1000000">' + "<c/>" * 9 + "</row>")
+    )
+
+
 def test_cells_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = _xlsx("".join(f'<c r="A{n}">x</c>' for n in range(1, 12)))
     check_extents(raw)
