@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gateway.mcp import stdio
 from gateway.mcp.hosts import Entry, Host, Scope, apply, as_json, command_line, plan
-from runtime.errors import ConfigurationError
+from gateway.mcp.stdio import IDLE, Options
 
 __all__ = ["command"]
 
 command = typer.Typer(invoke_without_command=True)
-
-_IDLE = "PT30M"
-_RESULTS = "HEADRACE_MCP_RESULTS"
 
 ScopeOption = Annotated[
     Scope, typer.Option(help="All your directories, or everyone's in this directory.")
@@ -37,7 +32,7 @@ def serve(
     ] = False,
     idle: Annotated[
         str, typer.Option(help="An `up` that this command starts ends when idle so long.")
-    ] = _IDLE,
+    ] = IDLE,
 ) -> None:
     """Serve the tools over stdin and stdout; hosts start this command.
 
@@ -46,29 +41,7 @@ def serve(
     With HEADRACE_MCP_RESULTS=text, results have no structured part.
     """
     if context.invoked_subcommand is None:
-        asyncio.run(_serve(project, read_only=read_only, idle=idle))
-
-
-async def _serve(project: str | None, *, read_only: bool, idle: str) -> None:
-    text_only = _is_text_only()
-    gc.disable()  # the SDK builds thousands of classes, of which none is garbage
-    from gateway.mcp.opener import Opener  # noqa: PLC0415  # `install` does not need the SDK
-    from gateway.mcp.server import serve_stdio  # noqa: PLC0415
-
-    gc.freeze()
-    gc.enable()
-    opener = Opener(project, may_publish=not read_only, idle=idle, text_only=text_only)
-    try:
-        await serve_stdio(opener.access)
-    finally:
-        await opener.close()
-
-
-def _is_text_only() -> bool:
-    value = os.environ.get(_RESULTS, "")
-    if value not in {"", "text"}:
-        raise ConfigurationError(f"{_RESULTS} is {value[:40]!r}", "set it to `text`, or unset it")
-    return value == "text"
+        stdio.serve(Options(project, read_only, idle))
 
 
 @command.command()

@@ -24,6 +24,9 @@ _SLOW_MODULES = (
     "gateway.knowledge",
     "gateway.clients",
     "gateway.processes.background",
+    "processors.deployment",
+    "store.views.batches",
+    "store.views.listing",
 )
 _UP = ("--workers", "1", "--until-idle")
 

@@ -128,6 +128,10 @@ def _passage(result: SearchResult, characters: int, *, may_cut_line: bool) -> Ob
         passage["link"] = citation.permalink
     content = _whole_lines(result.content, characters, may_cut_line=may_cut_line)
     passage["content"] = content
+    if content and result.rendered is not None:
+        # the lines around a part of a fence or of a table are shown even if the part is cut
+        above, _, below = result.rendered.rpartition(result.content)
+        passage["content"] = f"{above}{content}{below}"
     if len(content) < len(result.content):
         start = citation.start_line + _ended_lines(result.content, content)
         passage["rest"] = _read_call(citation.uri, min(start, citation.end_line), citation.end_line)

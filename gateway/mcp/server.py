@@ -12,13 +12,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, Self, TextIO, TypeVar
 
+import anyio
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared._stream_protocols import WriteStream
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,6 +32,8 @@ from mcp_types import (
     Completion,
     GetPromptRequestParams,
     GetPromptResult,
+    JSONRPCError,
+    JSONRPCResponse,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -47,9 +52,10 @@ from pydantic import ValidationError
 
 from gateway.mcp import resources, results, tools
 from gateway.mcp.backends import Access, Backend
+from gateway.mcp.handshake import REPLAYED
 from gateway.mcp.results import Refusal
 
-__all__ = ["AccessOf", "Call", "Context", "Observe", "create_server", "serve_stdio"]
+__all__ = ["AccessOf", "Call", "Context", "Observe", "create_server", "serve_text"]
 
 _log = logging.getLogger(__name__)
 _LIST_HINT = CacheHint(ttl_ms=60_000)
@@ -118,15 +124,41 @@ def create_server(
     )
 
 
-async def serve_stdio(access: Access) -> None:
-    """Serve one client over stdin and stdout, until stdin ends."""
+async def serve_text(access: Access, stdin: TextIO, stdout: TextIO) -> None:
+    """Serve one client over lines of text, until ``stdin`` ends.
+
+    The client receives no response to the request that ``Handshake.replay`` repeats.
+    """
 
     async def access_of(_: Context) -> Access:
         return access
 
     server = create_server(access_of, access.project)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    streams = stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout))
+    async with streams as (incoming, outgoing):
+        await server.run(incoming, _Responses(outgoing), server.create_initialization_options())
+
+
+class _Responses:
+    """Stream of messages to a client, without the response to a request that was replayed."""
+
+    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
+        self._stream = stream
+
+    async def send(self, item: SessionMessage, /) -> None:
+        message = item.message
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id == REPLAYED:
+            return
+        await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class _Handlers:

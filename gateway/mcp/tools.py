@@ -42,6 +42,7 @@ Kind = Literal[
     "code", "markdown", "rst", "text", "openapi", "conversation", "pdf", "html", "notebook", "word",
     "slides", "sheet", "email", "book",
 ]  # fmt: skip
+_SearchedKind = Literal[Kind, "code_example"]
 MaxTokens = Annotated[int, Field(ge=500, le=_MOST_TOKENS, description="Budget of the result.")]
 Uri = Annotated[str, Field(min_length=1, max_length=2048)]
 Line = Annotated[int, Field(ge=1)]
@@ -64,7 +65,9 @@ class Search(Arguments):
     ]
     limit: Annotated[int, Field(ge=1, le=50)] = 8
     mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
-    kinds: list[Kind] = []
+    kinds: Annotated[
+        list[_SearchedKind], Field(description="`code_example` searches only code in documents.")
+    ] = []
     under: Annotated[str, Field(max_length=2048, description="Only uris with this prefix.")] = ""
     collections: list[str] = []
     min_event: Annotated[

@@ -172,3 +172,20 @@ def test_other_results_say_the_same_in_both_parts(shown: results.Object) -> None
         for leaf in (part.values() if isinstance(part, dict) else [part])
     ]
     assert [leaf for leaf in flat if leaf not in text] == []
+
+
+@pytest.mark.parametrize("budget", [300, 5_000])
+def test_a_part_of_a_fence_is_shown_complete(budget: int) -> None:
+    """A passage is shown between the lines of its fence, also if it is cut."""
+    content = "\n".join(f"value_{number} = {number}" for number in range(60))
+    answer = answer_of(("a.md", content))
+    [result] = answer.results
+    result = result.model_copy(update={"rendered": f"```py\n{content}\n```"})
+    answer = answer.model_copy(update={"results": (result,)})
+    [passage] = results.answer_object(answer, budget)["results"]
+    first, *lines, last = passage["content"].split("\n")
+    assert (first, last) == ("```py", "```")
+    assert lines == content.split("\n")[: len(lines)]
+    assert ("rest" in passage) == (budget == 300)
+    if "rest" in passage:
+        assert f"start_line={10 + len(lines)} " in passage["rest"]

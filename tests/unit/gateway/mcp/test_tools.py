@@ -6,6 +6,7 @@ import json
 from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 
 from content.registry import EXTRACTORS
 from gateway.mcp import results, tools
@@ -46,6 +47,13 @@ def test_a_fixed_project_is_not_an_argument() -> None:
 
 def test_kinds_are_those_with_a_chunker() -> None:
     assert set(get_args(tools.Kind)) == {*CHUNKERS, *EXTRACTORS}
+
+
+def test_only_a_search_knows_code_examples() -> None:
+    """A search for examples is a choice of kinds; a list of documents refuses it."""
+    assert tools.Search(query="x", kinds=["code_example", "html"]).kinds[0] == "code_example"
+    with pytest.raises(ValidationError):
+        tools.List.model_validate({"kind": "code_example"})
 
 
 def test_lines_around_a_line() -> None:
