@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from processors.chunking.registry import CHUNKERS, CHUNKING_VERSION, Chunking, cut
-from processors.chunking.types import Chunk, Chunker, CountTokens, Cut, Source
+from processors.chunking.registry import CHUNKERS, Chunking, cut
+from processors.chunking.types import (
+    CHUNKING_VERSION,
+    Boundaries,
+    Chunk,
+    Chunker,
+    CountTokens,
+    Cut,
+    Source,
+)
 
 __all__ = [
     "CHUNKERS",
     "CHUNKING_VERSION",
+    "Boundaries",
     "Chunk",
     "Chunker",
     "Chunking",

@@ -13,8 +13,16 @@ from processors.chunking.chunkers.markdown import chunk_markdown
 from processors.chunking.chunkers.rendition import cut_rendition
 from processors.chunking.chunkers.rst import chunk_rst
 from processors.chunking.chunkers.text import chunk_text
+from processors.chunking.examples import examples_of_rendition, examples_of_text
 from processors.chunking.packing.outline import SIZES
-from processors.chunking.types import Chunk, Chunker, CountTokens, Cut, Source
+from processors.chunking.types import (
+    CHUNKING_VERSION,
+    Boundaries,
+    Chunker,
+    CountTokens,
+    Cut,
+    Source,
+)
 from runtime.errors import UnsupportedContent, UsageError
 
 __all__ = ["CHUNKERS", "CHUNKING_VERSION", "Chunking", "cut"]
@@ -29,13 +37,8 @@ CHUNKERS: dict[str, Chunker] = {
     "text": chunk_text,
 }
 
-CHUNKING_VERSION = 1
-"""Increased when documents of a kind are cut differently, so that recipes show which index is old.
-
-The chunkers implement this version only. A new kind needs no increase: a document gets it with its
-next change, or by a replay.
-"""
-_SUPPORTED_VERSIONS = (1,)
+_SUPPORTED_VERSIONS = (1, CHUNKING_VERSION)
+_FIRST_WITH_EXAMPLES = 2
 _PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
 
 
@@ -48,7 +51,7 @@ class Chunking:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``1``, or ``1:128`` for chunks of at most 128 tokens.
+        """Parse ``2``, or ``2:128`` for chunks of at most 128 tokens.
 
         Raises:
             UsageError: the form or the version is unknown, or the limit is too small.
@@ -87,13 +90,24 @@ _AS_TEXT = {
 def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
 
+    If the strategy needs distances between sentences, and the source does not have them, the result
+    asks for them.
+
     Raises:
         UnsupportedContent: this kind has no chunker, or its text cannot be extracted.
         LimitExceeded: the limit is too small for a single character, or the document has too many
             parts.
     """
+    boundaries = Boundaries(source.boundaries.distances)
+    result = _cut(replace(source, boundaries=boundaries), limit_tokens, count)
+    if boundaries.distances is None and boundaries.asked:
+        return replace(result, asked=tuple(boundaries.asked))
+    return result
+
+
+def _cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     if source.kind not in EXTRACTORS:
-        return Cut(_cut_text(source, limit_tokens, count))
+        return _cut_text(source, limit_tokens, count)
     content = source.content
     raw = content.encode() if isinstance(content, str) else content
     try:
@@ -102,18 +116,30 @@ def cut(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
         if source.kind not in _AS_TEXT or isinstance(content, bytes):
             raise
         kind, warning = _AS_TEXT[source.kind]
-        chunks = _cut_text(replace(source, kind=kind), limit_tokens, count)
-        return Cut(chunks, warnings=(warning,) if warning else ())
+        text = _cut_text(replace(source, kind=kind), limit_tokens, count)
+        return replace(text, warnings=(warning,) if warning else ())
     chunks = cut_rendition(source, rendition, limit_tokens, count)
-    return Cut(chunks, rendition.title, rendition.warnings)
+    examples = (
+        examples_of_rendition(source, rendition, limit_tokens, count)
+        if _has_examples(source)
+        else ()
+    )
+    return Cut(chunks, rendition.title, rendition.warnings, rendition.metadata, examples=examples)
 
 
-def _cut_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+def _cut_text(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     chunker = CHUNKERS.get(source.kind)
     if chunker is None:
         kinds = ", ".join(CHUNKERS)
         raise UnsupportedContent(f"no chunker for {source.kind!r}", f"publish it as one of {kinds}")
-    return chunker(_with_plain_line_ends(source), limit_tokens, count)
+    plain = _with_plain_line_ends(source)
+    chunks = chunker(plain, limit_tokens, count)
+    examples = examples_of_text(plain, limit_tokens, count) if _has_examples(source) else ()
+    return Cut(chunks, examples=examples)
+
+
+def _has_examples(source: Source) -> bool:
+    return source.version >= _FIRST_WITH_EXAMPLES
 
 
 def _with_plain_line_ends(source: Source) -> Source:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import asyncpg
 
+from events.names import DocumentKey
 from store.postgres.named_queries import named
 
-__all__ = ["ensure", "replace"]
+__all__ = [
+    "Size",
+    "choose_strategy",
+    "ensure",
+    "replace",
+    "shared_documents",
+    "sizes",
+    "strategies",
+]
 
 _QUERIES = named("collections")
 
@@ -45,3 +55,40 @@ async def replace(
         [document_id for document_id, _ in pairs],
         [name for _, name in pairs],
     )
+
+
+async def strategies(connection: asyncpg.Connection, project_id: int) -> dict[str, str]:
+    """Strategies of chunking that the next replay builds with, by collection.
+
+    That of '' is for documents in none of these collections.
+    """
+    rows = await connection.fetch(_QUERIES["list_strategies"], project_id)
+    return {row["collection"]: row["strategy"] for row in rows}
+
+
+async def choose_strategy(
+    connection: asyncpg.Connection, project_id: int, collection: str, strategy: str
+) -> None:
+    """Choose the strategy of a collection, or with '' that of all other documents."""
+    await connection.execute(_QUERIES["choose_strategy"], project_id, collection, strategy)
+
+
+class Size(NamedTuple):
+    """Documents, without deleted ones, and chunks of a collection."""
+
+    documents: int
+    chunks: int
+
+
+async def sizes(connection: asyncpg.Connection, generation_id: int) -> dict[str, Size]:
+    """Sizes of the collections of a generation, by name; empty ones are left out."""
+    rows = await connection.fetch(_QUERIES["collection_sizes"], generation_id)
+    return {row["name"]: Size(row["documents"], row["chunks"]) for row in rows}
+
+
+async def shared_documents(
+    connection: asyncpg.Connection, generation_id: int, names: Iterable[str]
+) -> dict[DocumentKey, list[str]]:
+    """Documents in two or more of some collections, with the names of these in order."""
+    rows = await connection.fetch(_QUERIES["shared_documents"], generation_id, sorted(set(names)))
+    return {DocumentKey(row["agent"], row["uri"]): row["names"] for row in rows}

@@ -27,6 +27,10 @@ def _crash() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def _abort() -> None:
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
 def _spin() -> None:
     while True:
         pass
@@ -59,6 +63,7 @@ def _raise() -> None:
 
 _FAULTS = {
     "crash": _crash,
+    "abort": _abort,
     "spin": _spin,
     "sleep": _sleep,
     "dawdle": _dawdle,

@@ -21,6 +21,13 @@ _DEEPEST = 400
 _TAB_COLUMNS = 4
 _CLOSERS = (")", "]", "}", "</", "end", "fi", "done", "esac")
 _LONGEST_SYMBOL = 200
+_SINCE_VERSION_2 = frozenset(
+    ("dart", "dockerfile", "elixir", "hcl", "kotlin", "lua", "objc", "scala", "sql", "swift")
+)
+"""Languages that version 1 cuts by indentation."""
+
+_FEWEST_LINES = 4
+"""Lines that a chunk keeps beside its definition."""
 
 
 def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
@@ -30,17 +37,23 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     that contains it. A text with syntax errors is cut by its readable parts, and fully covered.
     """
     lines = Lines(source.text, count)
-    if source.language not in GRAMMARS:
-        outline = Outline([Unit(0, len(lines))], _by_indentation(lines))
+    fewest_lines = _FEWEST_LINES if source.version > 1 else 1
+    is_known = source.language in GRAMMARS and (
+        source.version > 1 or source.language not in _SINCE_VERSION_2
+    )
+    tree = parse(source.language, source.text) if is_known and source.language else None
+    if tree is None or source.language is None:
+        units, ranks = [Unit(0, len(lines))], _by_indentation(lines)
+        outline = Outline(units, ranks, fewest_lines=fewest_lines)
         return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
     grammar = GRAMMARS[source.language]
-    tree = parse(source.language, source.text)
     units = units_of(tree.root_node, 0, len(lines), grammar)
-    packed = pack(source, lines, Outline(units, _by_syntax(tree, lines)), limit_tokens)
+    outline = Outline(units, _by_syntax(tree, lines), fewest_lines=fewest_lines)
+    packed = pack(source, lines, outline, limit_tokens)
     return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
 
 
-def _by_indentation(lines: Lines) -> Callable[[int, int], Sequence[int]]:
+def _by_indentation(lines: Lines) -> Callable[[Sequence[int]], Sequence[int]]:
     """Rank rows: less indentation is better, then a blank line before; never cut at a closer."""
     return one_by_one(partial(_indentation_rank, lines))
 
@@ -59,14 +72,14 @@ def _rank(lines: Lines, row: int, depth: int) -> int:
     return 3 * (1 + _DEEPEST - min(depth, _DEEPEST)) + lines.blanks_before(row)
 
 
-def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int, int], Sequence[int]]:
+def _by_syntax(tree: Tree, lines: Lines) -> Callable[[Sequence[int]], Sequence[int]]:
     depths = StatementDepths(tree.root_node)
 
-    def ranks(start: int, end: int) -> Sequence[int]:
-        by_row = depths.of(start, end)
+    def ranks(rows: Sequence[int]) -> Sequence[int]:
+        by_row = depths.of(rows[0], rows[-1] + 1)
         return [
             lines.blanks_before(row, 1) if row not in by_row else _rank(lines, row, by_row[row])
-            for row in range(start, end)
+            for row in rows
         ]
 
     return ranks
@@ -76,8 +89,8 @@ def _symbol(piece: Piece, separator: str) -> str | None:
     """Symbol: ``Foo.bar`` for a unit, ``Foo.bar, Foo.baz`` for several, ``Foo`` for the rest."""
     owner = separator.join(unit.name for unit in piece.owners)
     names = [separator.join(filter(None, (owner, unit.name))) for unit in piece.inside] or [owner]
-    symbol = names[0]
-    for name in names[1:]:
+    symbol, *others = dict.fromkeys(names)
+    for name in others:
         if len(symbol) + len(name) > _LONGEST_SYMBOL:
             break
         symbol += f", {name}"

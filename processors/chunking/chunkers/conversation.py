@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from processors.chunking.chunkers.blocks import blocks_of
 from processors.chunking.chunkers.prose import paragraph_rank
 from processors.chunking.chunkers.text import chunk_text
 from processors.chunking.packing.lines import Lines
@@ -34,7 +35,9 @@ def chunk_conversation(source: Source, limit_tokens: int, count: CountTokens) ->
     def rank(row: int) -> int:
         return paragraph_rank(lines, row)
 
-    packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
+    blocks = blocks_of(source, lines, markdown=False)
+    outline = Outline(units, one_by_one(rank), blocks, prose=source.version > 1)
+    packed = pack(source, lines, outline, limit_tokens)
     return [
         replace(chunk, symbol=piece.owners[0].name if piece.owners else None)
         for chunk, piece in packed

@@ -9,7 +9,7 @@ from functools import partial
 
 from processors.chunking.packing.headers import one_line
 from processors.chunking.packing.lines import Lines
-from processors.chunking.packing.outline import Outline, Unit, one_by_one
+from processors.chunking.packing.outline import Block, Outline, Unit, one_by_one
 from processors.chunking.packing.packer import Piece, pack
 from processors.chunking.types import Chunk, Source
 
@@ -69,10 +69,12 @@ def chunk_sections(
     headings: Sequence[Heading],
     rank: Callable[[int], int],
     limit_tokens: int,
+    blocks: Sequence[Block] = (),
 ) -> list[Chunk]:
     """Cut by section. A chunk's heading path is the common heading path of its sections."""
     units = _sections(headings, 0, len(lines))
-    packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
+    outline = Outline(units, one_by_one(rank), blocks, prose=source.version > 1)
+    packed = pack(source, lines, outline, limit_tokens)
     return [
         replace(chunk, heading_path=_path(piece), symbol=_symbol(piece)) for chunk, piece in packed
     ]

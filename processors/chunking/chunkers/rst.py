@@ -1,29 +1,50 @@
-"""Chunker of reStructuredText: cuts by heading."""
+"""Chunker of reStructuredText: cuts by heading. Also finds its headings and blocks of code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from processors.chunking.chunkers.prose import Heading, chunk_sections, paragraph_rank
 from processors.chunking.packing.lines import Lines
 from processors.chunking.types import Chunk, CountTokens, Source
 
-__all__ = ["chunk_rst"]
+__all__ = ["CodeBlock", "chunk_rst", "rst_blocks", "rst_headings"]
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1+\s*$")
 _SHORTEST_ADORNMENT = 3
+_DIRECTIVE = re.compile(r"(\s*)\.\. (?:code-block|sourcecode|code)::\s*+([\w+#.-]*+)\s*+$")
+_OPTION = re.compile(r"\s+:[\w-]+:")
+_SIGN_OF_CODE = re.compile(r"[=(){}\[\];<>$|&\\]|^\s*(?:#|//|--|@|import |from |def |class )")
+_SHARE_WITH_SIGNS = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """Rows of code ``start`` to ``end``, from 0, half open; its marks are not among them.
+
+    It begins with its marks at ``begin``, and the rows from ``behind`` follow it. ``language`` is
+    empty if the marks do not name one.
+    """
+
+    begin: int
+    start: int
+    end: int
+    behind: int
+    language: str = ""
 
 
 def chunk_rst(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into sections; the order in which adornments first appear defines heading levels."""
     lines = Lines(source.text, count)
-    headings = list(_headings(lines))
+    headings = list(rst_headings(lines))
     return chunk_sections(source, lines, headings, partial(paragraph_rank, lines), limit_tokens)
 
 
-def _headings(lines: Lines) -> Iterator[Heading]:
+def rst_headings(lines: Lines) -> Iterator[Heading]:
+    """Headings in order; the order in which adornments first appear defines their levels."""
     levels: dict[tuple[str, bool], int] = {}
     for row in range(len(lines) - 1):
         if not _is_title(lines, row):
@@ -51,3 +72,51 @@ def _is_adornment(lines: Lines, row: int, mark: str = "") -> bool:
     if len(text) < _SHORTEST_ADORNMENT or not _ADORNMENT.match(text):
         return False
     return text.startswith(mark)
+
+
+def rst_blocks(lines: Lines) -> Iterator[CodeBlock]:
+    """Directives of code, and literal blocks (after ``::``) that hold code, in order."""
+    row = 0
+    while row < len(lines):
+        block = _block_at(lines, row)
+        if block is None:
+            row += 1
+        else:
+            yield block
+            row = block.behind
+
+
+def _block_at(lines: Lines, row: int) -> CodeBlock | None:
+    """Block that the line of a row announces. Returns None if it announces none."""
+    line = lines.texts[row].rstrip()
+    directive = _DIRECTIVE.match(line)
+    is_literal = line.endswith("::") and not line.lstrip().startswith("..")
+    if directive is None and not is_literal:
+        return None
+    start = row + 1
+    while directive is not None and start < len(lines) and _OPTION.match(lines.texts[start]):
+        start += 1
+    start, end = lines.trim(start, _end_of_indented(lines, start, _indent(line)))
+    if start == end:
+        return None
+    if directive is None and not _holds_code(lines, start, end):
+        return None
+    begin = row + 1 if directive is None else row
+    return CodeBlock(begin, start, end, end, directive[2].lower() if directive else "")
+
+
+def _end_of_indented(lines: Lines, row: int, indent: int) -> int:
+    """Row behind the lines from ``row`` on that are blank or indented by more than ``indent``."""
+    while row < len(lines) and (lines.blank[row] or _indent(lines.texts[row]) > indent):
+        row += 1
+    return row
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _holds_code(lines: Lines, start: int, end: int) -> bool:
+    texts = [text for text in lines.texts[start:end] if text.strip()]
+    signs = sum(_SIGN_OF_CODE.search(text) is not None for text in texts)
+    return signs >= _SHARE_WITH_SIGNS * len(texts)

@@ -11,16 +11,22 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from processors.chunking.chunkers.grammars import Grammar
-from processors.chunking.packing.headers import one_line
 from processors.chunking.packing.outline import Unit
 
 __all__ = ["StatementDepths", "units_of"]
 
-_LEADING = frozenset({"comment", "line_comment", "block_comment", "attribute_item", "decorator"})
-_FUNCTION_VALUES = frozenset(
-    {"arrow_function", "function_expression", "generator_function", "class", "function"}
+_LEADING = frozenset(
+    {
+        *("comment", "line_comment", "block_comment", "multiline_comment", "documentation_comment"),
+        *("marginalia", "attribute_item", "decorator"),
+    }
 )
-_NAME_FIELDS = ("name", "declarator", "left", "type")
+_FUNCTION_VALUES = frozenset(
+    {
+        *("arrow_function", "function_expression", "generator_function", "class", "function"),
+        "function_definition",
+    }
+)
 _LONGEST_CHAIN = 12
 
 
@@ -48,18 +54,38 @@ def units_of(parent: Node, start: int, end: int, grammar: Grammar) -> list[Unit]
 def _definitions(parent: Node, grammar: Grammar) -> Iterator[Unit]:
     lead: tuple[int, int] | None = None
     previous_end = -1
+    definition: _Definition | None = None
     for node in _flat_children(parent, grammar):
         start, end = _rows(node)
-        if node.type in _LEADING:
+        if node.type in _LEADING or node.type in grammar.leading:
             joined = lead is not None and lead[1] >= start
             if start >= previous_end:
                 lead = (lead[0] if joined and lead else start, end)
             continue
         inner = _definition(node, grammar)
-        if inner is not None:
+        if definition is not None and inner is None and definition.reaches(node, grammar):
+            definition = definition._replace(end=end)
+        else:
+            if definition is not None:
+                yield _unit(definition, grammar)
             attached = lead is not None and lead[1] >= start
-            yield _unit(inner, lead[0] if attached and lead else start, end, grammar)
+            first = lead[0] if attached and lead else start
+            definition = None if inner is None else _Definition(inner, first, end)
         lead, previous_end = None, end
+    if definition is not None:
+        yield _unit(definition, grammar)
+
+
+class _Definition(NamedTuple):
+    """A definition and its rows, with what leads to it and what follows it."""
+
+    node: Node
+    start: int
+    end: int
+
+    def reaches(self, node: Node, grammar: Grammar) -> bool:
+        """Return whether it goes on with ``node``, the next one."""
+        return node.type in grammar.tails or self.node.type in grammar.sections
 
 
 def _flat_children(parent: Node, grammar: Grammar) -> Iterator[Node]:
@@ -75,29 +101,42 @@ def _flat_children(parent: Node, grammar: Grammar) -> Iterator[Node]:
 def _definition(node: Node, grammar: Grammar) -> Node | None:
     """Return the definition that ``node`` is, binds or wraps, or None."""
     for _ in range(_LONGEST_CHAIN):
-        if node.type in grammar.functions or node.type in grammar.containers:
+        kind = grammar.type_of(node)
+        if kind in grammar.functions or kind in grammar.containers:
             return node
-        if node.type in grammar.bindings and _binds_function(node):
+        if kind in grammar.bindings and _binds_function(node):
             return node
-        if node.type not in grammar.wrappers or not node.named_children:
+        if kind in grammar.properties and node.end_point.row > node.start_point.row:
+            return node
+        if kind not in grammar.wrappers or not node.named_children:
             return None
-        node = node.child_by_field_name("declaration") or node.named_children[-1]
+        node = node.child_by_field_name("declaration") or _wrapped(node, grammar)
     return None
+
+
+def _wrapped(node: Node, grammar: Grammar) -> Node:
+    """Return the last child that is a function, else the last one."""
+    functions = [child for child in node.named_children if child.type in grammar.functions]
+    return (functions or node.named_children)[-1]
 
 
 def _binds_function(node: Node) -> bool:
     bound = node.named_child(0) if node.named_child_count else None
+    if bound is not None and bound.type == "assignment_statement":
+        node = bound
+    if node.type == "assignment_statement":
+        bound = node.named_children[-1]
     if bound is None:
         return False
     value = bound.child_by_field_name("value") or bound.child_by_field_name("right")
     return value is not None and value.type in _FUNCTION_VALUES
 
 
-def _unit(node: Node, start: int, end: int, grammar: Grammar) -> Unit:
-    expand = (
-        partial(units_of, node, start, end, grammar) if node.type in grammar.containers else None
-    )
-    name = _name(node)
+def _unit(definition: _Definition, grammar: Grammar) -> Unit:
+    node, start, end = definition
+    is_container = grammar.type_of(node) in grammar.containers
+    expand = partial(units_of, node, start, end, grammar) if is_container else None
+    name = grammar.name_of(node)
     return Unit(start, end, name, name, expand)
 
 
@@ -107,44 +146,6 @@ def _rows(node: Node) -> tuple[int, int]:
     if end.column == 0 and end.row > start.row:
         return start.row, end.row
     return start.row, end.row + 1
-
-
-def _name(node: Node) -> str:
-    receiver = node.child_by_field_name("receiver")
-    prefix = f"{_receiver_type(receiver)}." if receiver is not None else ""
-    for _ in range(_LONGEST_CHAIN):
-        inner = _named_part(node)
-        if inner is None:
-            break
-        node = inner
-    return prefix + one_line(_text(node)) if not node.children or _is_name(node) else prefix
-
-
-def _named_part(node: Node) -> Node | None:
-    """Return the node one step closer to a definition's name, or None at the end."""
-    if _is_name(node):
-        return None
-    for field in _NAME_FIELDS:
-        inner = node.child_by_field_name(field)
-        if inner is not None:
-            return inner
-    for inner in node.named_children:
-        if inner.type.endswith(("_spec", "_declarator", "assignment_expression", "type_alias")):
-            return inner
-    return None
-
-
-def _is_name(node: Node) -> bool:
-    return node.type.endswith(("identifier", "_name", "member_expression", "scope_resolution"))
-
-
-def _receiver_type(receiver: Node) -> str:
-    """Extract ``T`` from a Go receiver ``(t *T[K])``."""
-    return _text(receiver).strip("()").split()[-1].lstrip("*").split("[")[0]
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
 
 
 class StatementDepths:

@@ -1,4 +1,4 @@
-"""Cutting of a single line that is over the limit: at sentences, else at words, else anywhere."""
+"""Cutting of a single line that is too long: at sentences, else at words, else anywhere."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import ceil
+from zlib import crc32
 
 from processors.chunking.packing.outline import SIZES
+from processors.chunking.packing.splitter import Bounds, split
 from processors.chunking.types import CountTokens
 
-__all__ = ["cut_line"]
+__all__ = ["cut_line", "cut_sentences"]
 
 Atom = tuple[str, int]
 """A text and its cost in tokens."""
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+|[。！？]")  # noqa: RUF001 - Chinese and Japanese ends
+_WHOLE_SENTENCE_END = re.compile(
+    r"(?<!\b[A-Z])(?<!\b(?:Mr|Ms|Dr|St|vs|cf|Eq|No|al|pp))(?<!\b(?:Mrs|Fig|Vol|e\.g|i\.e))"
+    r"(?<!\bProf)[.!?][\"')\]”’»*_]*+\s++(?=[^\Wa-z]|[\"'(\[“‘«*_`])|[。！？]"  # noqa: RUF001
+)
+"""End of a sentence before a capital, a digit or a mark, unless an abbreviation ends there."""
 _NOT_WORD = re.compile(r"\W")
 _WORD = re.compile(r"\w*\W|\w+")
 _SLICE_CHARACTERS_PER_TOKEN = 4
@@ -34,9 +41,30 @@ def cut_line(line: str, limit_tokens: int, count: CountTokens) -> list[str]:
     return list(_Cutter(_halve(slices, limit_tokens, count), limit_tokens, count).parts())
 
 
-def _sentences(line: str) -> Iterator[str]:
+def cut_sentences(line: str, bounds: Bounds, count: CountTokens) -> list[str]:
+    """Cut ``line`` at ends of sentences into parts of ``bounds``; joined they are the line.
+
+    The cuts depend on the sentences next to them, so that an edit changes few parts. A sentence
+    over the limit is cut at words.
+    """
+    sentences = list(_sentences(line, _WHOLE_SENTENCE_END))
+    atoms: list[Atom] = []
+    for sentence, cost in _with_costs(sentences, count):
+        if cost <= bounds.limit:
+            atoms.append((sentence, cost))
+        else:
+            atoms += _with_costs(cut_line(sentence, bounds.limit, count), count)
+    sums = [0, *accumulate(cost for _, cost in atoms)]
+    strengths = [crc32(text.strip().encode("utf-8", "replace")) for text, _ in atoms]
+    return [
+        "".join(text for text, _ in atoms[first:last])
+        for first, last in split(sums, strengths, 0, len(atoms), bounds)
+    ]
+
+
+def _sentences(line: str, ends: re.Pattern[str] = _SENTENCE_END) -> Iterator[str]:
     start = 0
-    for match in _SENTENCE_END.finditer(line):
+    for match in ends.finditer(line):
         yield line[start : match.end()]
         start = match.end()
     if start < len(line):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["SIZES", "Outline", "Sizes", "Unit", "one_by_one"]
+__all__ = ["DEEPEST", "SIZES", "Block", "Outline", "Piece", "Sizes", "Unit", "one_by_one"]
+
+
+DEEPEST = 12
+"""Named units around a unit that is cut by rows instead of being expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +32,60 @@ class Unit:
     lead: str = ""
 
 
+class Block(NamedTuple):
+    """A fence or a table: rows (from 0, half open) that are cut only if they do not fit.
+
+    A part that begins below the first row continues the block. It is shown under ``opening``, the
+    first ``head`` rows, and ``label`` becomes part of its header. A part without the last row, or
+    of a block that is ``unclosed``, is shown above ``closing``.
+    """
+
+    start: int
+    end: int
+    head: int = 0
+    opening: str = ""
+    closing: str = ""
+    label: str = ""
+    unclosed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that become a chunk, the units around them, and the named units inside."""
+
+    start: int
+    end: int
+    owners: tuple[Unit, ...]
+    inside: tuple[Unit, ...] = ()
+
+    @property
+    def lead(self) -> str:
+        """Lead of the unit that begins with the piece."""
+        units = (*self.owners, *self.inside)
+        return next((unit.lead for unit in units if unit.start == self.start and unit.lead), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """A document's units in order, covering every non-blank row.
 
-    ``ranks`` returns, for each row from its first argument up to its second, how good a cut right
-    before it is (higher is better). It is called only for units that do not fit and cannot be
-    expanded.
+    ``ranks`` returns, for each of some rows in order, how good a cut right before it is (higher is
+    better). It is called only for units that do not fit and cannot be expanded. ``blocks`` are in
+    order and do not overlap. In ``prose``, text outside of named units that does not fit is cut to
+    the size of merging, and any longer line outside of blocks into sentences. A run of less than
+    ``fewest_lines`` lines that are not blank is joined to its neighbour.
     """
 
     units: Sequence[Unit]
-    ranks: Callable[[int, int], Sequence[int]]
+    ranks: Callable[[Sequence[int]], Sequence[int]]
+    blocks: Sequence[Block] = ()
+    prose: bool = False
+    fewest_lines: int = 1
 
 
-def one_by_one(rank: Callable[[int], int]) -> Callable[[int, int], Sequence[int]]:
+def one_by_one(rank: Callable[[int], int]) -> Callable[[Sequence[int]], Sequence[int]]:
     """Build ``Outline.ranks`` from a function that ranks a single row."""
-    return lambda start, end: [rank(row) for row in range(start, end)]
+    return lambda rows: [rank(row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -90,7 +91,12 @@ def _bounded(cut: Cut, most: int) -> Cut:
             f"{len(cut.chunks):,} chunks, over the limit of {most:,}",
             "split the document, or raise chunks in HEADRACE_CHUNKING_LIMITS",
         )
-    return cut
+    room = most - len(cut.chunks)
+    excess = len(cut.examples) - room
+    if excess <= 0:
+        return cut
+    warning = f"{excess:,} code examples were left out: {most:,} chunks are the limit"
+    return replace(cut, examples=cut.examples[:room], warnings=(*cut.warnings, warning))
 
 
 def _read(requests: BinaryIO) -> bytes | None:

@@ -8,9 +8,10 @@ in UTF-8; of a request a frame with JSON, and behind it the bytes of the documen
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-from processors.chunking.types import Chunk, Cut, Source
+from processors.chunking.types import Boundaries, Chunk, Cut, Source
 from runtime import protocol_limits
 from runtime.errors import (
     Damaged,
@@ -69,8 +70,11 @@ def request(source: Source, limit_tokens: int) -> bytes:
             "language": source.language,
             "title": source.title,
             "media_type": source.media_type,
+            "version": source.version,
             "is_text": isinstance(content, str),
             "limit_tokens": limit_tokens,
+            "strategy": source.strategy,
+            "distances": source.boundaries.distances,
         }
     )
     return (len(head) + len(raw)).to_bytes(LENGTH_BYTES, "big") + head + raw
@@ -81,20 +85,30 @@ def source_from(body: bytes) -> tuple[Source, int]:
     start = LENGTH_BYTES + length_of(body[:LENGTH_BYTES])
     fields = json.loads(body[LENGTH_BYTES:start])
     is_text, limit_tokens = fields.pop("is_text"), fields.pop("limit_tokens")
-    raw = body[start:]
-    return Source(content=raw.decode() if is_text else raw, **fields), limit_tokens
+    boundaries = Boundaries(fields.pop("distances"))
+    content = body[start:].decode() if is_text else body[start:]
+    return Source(content=content, boundaries=boundaries, **fields), limit_tokens
 
 
 def result_message(cut: Cut) -> dict[str, Any]:
     """Build the answer to a request that succeeded."""
-    rows = [
-        (
-            *(c.start_line, c.end_line, c.content, c.header, c.tokens, c.symbol, c.heading_path),
-            *(c.page, c.locator),
-        )
-        for c in cut.chunks
-    ]
-    return {"chunks": rows, "title": cut.title, "warnings": cut.warnings}
+    return {
+        "chunks": [_row(chunk) for chunk in cut.chunks],
+        "title": cut.title,
+        "warnings": cut.warnings,
+        "metadata": dict(cut.metadata),
+        "asked": cut.asked,
+        "examples": [
+            (*_row(example), example.language, example.surroundings) for example in cut.examples
+        ],
+    }
+
+
+def _row(chunk: Chunk) -> tuple[Any, ...]:
+    return (
+        *(chunk.start_line, chunk.end_line, chunk.content, chunk.header, chunk.tokens),
+        *(chunk.symbol, chunk.heading_path, chunk.page, chunk.locator),
+    )
 
 
 def error_message(error: Exception) -> dict[str, Any]:
@@ -123,8 +137,14 @@ def cut_from(body: bytes) -> Cut | Poison:
                 _storable(warning)[: protocol_limits.WARNING_CHARACTERS]
                 for warning in warnings[: protocol_limits.WARNINGS]
             ),
+            {
+                str(name): _storable(value)[: protocol_limits.TITLE_CHARACTERS]
+                for name, value in message["metadata"].items()
+            },
+            tuple(tuple(map(str, run)) for run in message["asked"]),
+            [_example(row) for row in message["examples"]],
         )
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not an answer: {error!r}") from None
 
 
@@ -140,6 +160,15 @@ def _chunk(row: list[Any]) -> Chunk:
         heading_path=tuple(map(str, heading_path)),
         page=None if page is None else int(page),
         locator=None if locator is None else dict(locator),
+    )
+
+
+def _example(row: list[Any]) -> Chunk:
+    *fields, language, surroundings = row
+    return replace(
+        _chunk(fields),
+        language=None if language is None else str(language),
+        surroundings=str(surroundings),
     )
 
 

@@ -41,6 +41,7 @@ class ExitCause(StrEnum):
 _EXIT_CAUSES: dict[int | None, ExitCause] = {
     -signal.SIGPROF: ExitCause.TIME,
     OUT_OF_MEMORY: ExitCause.MEMORY,
+    -signal.SIGABRT: ExitCause.MEMORY,  # libraries in C++ and Rust abort if they get no memory
 }
 
 

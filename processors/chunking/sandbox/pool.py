@@ -12,6 +12,7 @@ from typing import Self
 
 import structlog
 
+from processors.chunking.chunkers.grammars import missing_grammars
 from processors.chunking.sandbox.frames import cut_from, request
 from processors.chunking.sandbox.parser import ExitCause, Parser, ParserSettings
 from processors.chunking.types import Cut, Source
@@ -82,9 +83,13 @@ class ChunkingPool:
     async def start(self) -> None:
         """Start the processes, so that the first document is not slow.
 
+        The log names the languages whose grammar is not installed.
+
         Raises:
             Unavailable: a process did not start.
         """
+        if languages := missing_grammars():
+            log.warning("chunking.grammars_missing", languages=languages)
         try:
             await asyncio.gather(*(parser.start() for parser in self._parsers))
         except BaseException:

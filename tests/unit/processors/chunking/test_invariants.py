@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors import chunking
-from processors.chunking import CHUNKERS, Source
+from processors.chunking import CHUNKERS, CHUNKING_VERSION, Source
 from processors.chunking.chunkers.grammars import GRAMMARS
 from runtime.errors import UnsupportedContent
 from tests.support.chunking import LIMIT_TOKENS, check, counter, cut
@@ -58,13 +58,15 @@ CONTENT = st.lists(st.one_of(PIECES, st.text(max_size=20)), max_size=120).map(""
     kind=st.sampled_from(sorted(CHUNKERS)),
     language=st.sampled_from([None, *sorted(GRAMMARS)]),
     limit_tokens=st.integers(min_value=24, max_value=300),
+    version=st.sampled_from([1, CHUNKING_VERSION]),
 )
 def test_any_text_is_covered_within_the_limit(
-    content: str, kind: str, language: str | None, limit_tokens: int
+    content: str, kind: str, language: str | None, limit_tokens: int, version: int
 ) -> None:
-    """Chunks cover any text of any kind and language within any limit."""
+    """Chunks cover any text of any kind and language within any limit, in every version."""
     text = content.encode("utf-8", "ignore").decode()
-    source = Source("any", text, kind, language, title="A title of some words")
+    title = "A title of some words"
+    source = Source("any", text, kind, language, title, version=version)
     check(text, chunking.cut(source, limit_tokens, counter()).chunks, limit_tokens)
 
 

@@ -8,12 +8,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from processors.chunking import Cut, Source
+from processors.chunking import Boundaries, Cut, Source
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
@@ -72,6 +73,25 @@ async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) 
     assert expected.chunks
 
 
+async def test_a_parser_asks_for_distances_and_cuts_by_them(pool: ChunkingPool) -> None:
+    """Both cuts of a document by topic equal those of this process."""
+    from processors.chunking import cut
+    from processors.embedders.local.tokenizer import TokenCounter
+
+    count = TokenCounter(tokenizer_path(None))
+    text = " ".join(f"Sentence {n} of this text says nothing about a café." for n in range(60))
+    source = Source("a.txt", text, "text", strategy="semantic")
+    [first] = await results(pool, [source])
+    assert isinstance(first, Cut)
+    assert [len(run) for run in first.asked] == [60]
+    assert first == cut(source, LIMIT_TOKENS, count)
+    measured = replace(source, boundaries=Boundaries([[n * 7919 % 9973 for n in range(60)]]))
+    [second] = await results(pool, [measured])
+    assert isinstance(second, Cut)
+    assert (second.asked, second.chunks != first.chunks) == ((), True)
+    assert second == cut(measured, LIMIT_TOKENS, count)
+
+
 @pytest.mark.parametrize(
     ("fault", "kind_of_error", "words"),
     [
@@ -79,6 +99,7 @@ async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) 
         ("spin", LimitExceeded, "too long"),
         ("sleep", LimitExceeded, "too long"),
         ("hoard", LimitExceeded, "memory"),
+        ("abort", LimitExceeded, "memory"),
         ("refuse", LimitExceeded, "refused"),
         ("raise", UnsupportedContent, "surprise"),
         ("pdf", UnsupportedContent, "not a PDF"),

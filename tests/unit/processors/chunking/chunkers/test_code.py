@@ -77,6 +77,43 @@ METHODS = {
         "two",
     ),
     "a.sh": ("one() {{\n{}}}\n\n# about two\ntwo() {{\n{}}}\n", "two"),
+    "a.kt": (
+        "class Foo : B() {{\n  fun one() {{\n{}  }}\n  // about two\n  fun two() {{\n{}  }}\n}}\n",
+        "Foo.two",
+    ),
+    "a.swift": (
+        "class Foo: B {{\n  func one() {{\n{}  }}\n  /// about two\n  func two() {{\n{}  }}\n}}\n",
+        "Foo.two",
+    ),
+    "a.scala": (
+        "class Foo {{\n  def one = {{\n{}  }}\n  // about two\n  def two = {{\n{}  }}\n}}\n",
+        "Foo.two",
+    ),
+    "a.dart": (
+        (
+            "class Foo extends Bar {{\n  int one() {{\n{}  }}\n"
+            "  // about two\n  @override\n  int two() {{\n{}  }}\n}}\n"
+        ),
+        "Foo.two",
+    ),
+    "a.m": (
+        (
+            "@implementation Foo\n- (int)one {{\n{}}}\n"
+            "// about two\n- (int)two:(int)x {{\n{}}}\n@end\n"
+        ),
+        "Foo.two:",
+    ),
+    "a.ex": (
+        (
+            "defmodule Foo do\n  def one do\n{}  end\n"
+            '  @doc "about two"\n  def two(x) do\n{}  end\nend\n'
+        ),
+        "Foo.two",
+    ),
+    "a.lua": (
+        "function M.one()\n{}end\n\n-- about two\nfunction M.two()\n{}end\n",
+        "M.two",
+    ),
 }
 
 
@@ -84,7 +121,7 @@ METHODS = {
 def test_each_language_yields_qualified_symbols(uri: str) -> None:
     """Methods are separate chunks with qualified names and the comments above them."""
     template, symbol = METHODS[uri]
-    end = "" if uri.endswith((".py", ".rb")) else ";"
+    end = "" if uri.endswith((".py", ".rb", ".ex")) else ";"
     body = "  echo first second third\n" * 40 if uri == "a.sh" else filler("    ", 11, end)
     chunks = cut(uri, template.format(body, body))
     second = holding(chunks, "about two")
@@ -143,3 +180,44 @@ def test_a_shell_script_may_hold_any_character() -> None:
     """A shell script with any Unicode character is parsed without a crash."""
     (one,) = cut("a.sh", "greet() {\n  echo {\U000e10cc,🎉}\n}\n")
     assert one.symbol == "greet"
+
+
+def lines_of(chunk: Chunk) -> int:
+    return sum(bool(line.strip()) for line in chunk.content.split("\n"))
+
+
+@pytest.mark.parametrize("many", range(22, 70, 3))
+def test_no_part_of_a_function_has_less_than_four_lines(many: int) -> None:
+    """A function of any length is cut into parts of four lines or more, and blanks do not count."""
+    body = filler("    ", many).replace("+ 3\n", "+ 3\n\n\n")
+    chunks = cut("a.py", f"\n\n\ndef big(first):\n{body}    if first:\n        return value\n")
+    assert len(chunks) > 1
+    assert min(map(lines_of, chunks)) >= 4
+
+
+def test_lines_between_definitions_are_joined_to_a_neighbour() -> None:
+    """A constant, or the first line of a class, shares a chunk with the next function."""
+    content = (
+        f"import one\n\n\ndef first():\n{filler('    ', 14)}\nLIMIT = 5\n\n\n"
+        f"class Foo:\n    size = 3\n\n    def second(self):\n{filler('        ', 14)}\n"
+        f"    def third(self):\n{filler('        ', 30)}\n    fourth = third\n"
+    )
+    chunks = cut("a.py", content)
+    assert min(map(lines_of, chunks)) >= 4
+    assert "def first" in holding(chunks, "import one").content
+    assert "def second" in holding(chunks, "class Foo").content
+    assert holding(chunks, "fourth = third").symbol == "Foo.third"
+
+
+def test_a_definition_that_fills_a_chunk_is_cut_for_its_neighbour() -> None:
+    """One line beside a definition that has no room for it does not stand alone."""
+    chunks = cut("a.py", f"LIMIT = compute(1, 2, 3, 4, 5)\n\n\ndef full():\n{filler('    ', 20)}")
+    assert len(chunks) == 2
+    assert min(map(lines_of, chunks)) >= 4
+
+
+def test_long_lines_are_cut_into_equal_runs() -> None:
+    """Where four lines exceed the limit, no part has a single line if two fit."""
+    row = "    " + ", ".join(f"'item {n}'" for n in range(15)) + ",\n"
+    chunks = cut("a.py", "ITEMS = [\n" + row * 9 + "]\n")
+    assert min(map(lines_of, chunks)) >= 2

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import pytest
+
+from content.detection import detect
+from content.places import locator_of
+from content.registry import EXTRACTORS, extract
 from content.rendition import Place, Rendition, Section
 from processors.chunking.chunkers.rendition import cut_rendition
 from processors.chunking.types import Chunk, Source
 from tests.support.chunking import check, counter
+from tests.support.renditions import DATA, assert_well_formed
 
 LIMIT_TOKENS = 120
 SENTENCE = "The weir holds the water back until the gate of the mill opens. "
+
+
+REFUSED = {
+    "imagemagick-images.pdf",
+    "libreoffice-writer-password.pdf",
+    "oai-v2.0-json-petstore-separate-spec-Pet.json",
+    "password_protected.xlsx",
+}
+DOCUMENTS = {
+    path.name: path.read_bytes() for path in sorted(DATA.glob("*/*")) if path.name not in REFUSED
+} | {
+    "chat.json": b'[\n{"role": "user", "content": "1?"},\n{"role": "assistant", "content": "2"}\n]',
+    "day.json": b'[\n{"type": "message", "ts": "1772496000.1", "user": "U1", "text": "two"}\n]',
+    "film.vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ana>three\n",
+    "list.mbox": b"From a@b Mon\nFrom: a@b\nSubject: four\n\nfive\n",
+}
 
 
 def cut(rendition: Rendition, title: str | None = None) -> list[Chunk]:
@@ -80,3 +102,34 @@ def test_a_given_title_replaces_the_extracted_one() -> None:
     rendition = Rendition([SENTENCE] * 9, sections=[Section(0, 1, "Gates")], title="Extracted")
     assert cut(rendition)[-1].header == "Extracted > Gates"
     assert cut(rendition, "Given")[-1].header == "Given > Gates"
+
+
+def test_there_is_a_document_for_every_extractor() -> None:
+    """The documents of the next test have all kinds that are extracted."""
+    kinds = {detect(name, None, raw).kind for name, raw in DOCUMENTS.items()}
+    assert kinds == set(EXTRACTORS)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_line_of_a_document_has_a_place_and_a_chunk(name: str) -> None:
+    """Each place has lines, in the order of the original, and chunks cover them in order."""
+    raw = DOCUMENTS[name]
+    rendition = extract(detect(name, None, raw).kind, raw)
+    assert_well_formed(rendition)
+    filled = [row for row, line in enumerate(rendition.lines) if line.strip()]
+    assert {rendition.place_of[row] for row in filled} == set(range(len(rendition.places)))
+    places = [rendition.places[rendition.place_of[row]] for row in filled]
+    pages = [place.page for place in places if place.page is not None]
+    assert pages == sorted(pages)
+    lines = [place.lines for place in places if place.lines is not None]
+    assert all(1 <= first <= last <= raw.count(b"\n") + 1 for first, last in lines)
+    assert [first for first, _ in lines] == sorted(first for first, _ in lines)
+    by_line = dict(zip((row + 1 for row in filled), places, strict=True))
+    for chunk in cut(rendition, rendition.title):
+        rows = range(chunk.start_line, chunk.end_line + 1)
+        locator = {
+            key: value
+            for key, value in (chunk.locator or {}).items()
+            if key not in ("opening", "closing")  # of a part of a fence or a table
+        }
+        assert (locator or None) == locator_of([by_line[row] for row in rows if row in by_line])

@@ -71,3 +71,24 @@ def test_editing_one_function_changes_at_most_three_chunks() -> None:
         before = embedded(content)
         for edited in edits(content, rng, EDITS // len(MODULES) + 1):
             assert len(embedded(edited) - before) <= MOST_CHANGED, name
+
+
+def test_editing_one_sentence_changes_few_chunks() -> None:
+    """A text of one line for each paragraph keeps the chunks that are far from an edit."""
+    rng = random.Random(21)
+    words = ["river", "heron", "nests", "bank", "water", "stone", "bridge", "flies", "slow"]
+    sentences = [
+        [" ".join(rng.choices(words, k=rng.randrange(4, 24))).capitalize() + "." for _ in range(30)]
+        for _ in range(20)
+    ]
+
+    def chunks() -> set[tuple[str, str]]:
+        text = "\n\n".join(" ".join(paragraph) for paragraph in sentences)
+        source = Source("a.txt", text, "text")
+        return {(one.header, one.content) for one in cut(source, LIMIT_TOKENS, counter()).chunks}
+
+    for _ in range(EDITS):
+        before = chunks()
+        paragraph = rng.choice(sentences)
+        paragraph[rng.randrange(len(paragraph))] = f"Edit {rng.random()} of the text is here."
+        assert 0 < len(chunks() - before) <= MOST_CHANGED
