@@ -1,0 +1,127 @@
+"""Background task of a worker that writes the contexts of all live generations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+
+from processors.contexts.stage import ContextProgress, ContextStage
+from runtime import metrics
+from runtime.lifespan import wait_or_stop
+from store.generations import catalog
+from store.generations.catalog import Generation, ProjectGone, Projects
+from store.postgres.pool import Database
+from store.search.activity import Activity
+
+__all__ = ["ContextMaintenance"]
+
+log = structlog.get_logger(__name__)
+
+INTERVAL = timedelta(seconds=1)
+SWEEP_INTERVAL = timedelta(minutes=5)
+RETRY_AFTER = timedelta(seconds=30)
+"""Pause of a project after its model failed, or while another process writes contexts."""
+
+BUDGET_PAUSE = timedelta(minutes=5)
+"""Pause of a project after the budget was spent. On the next day the budget is new, so the
+documents that waited get their contexts then."""
+
+_REASONS = ("budget", "price")
+
+
+class ContextMaintenance:
+    """Runs the stage for projects that were written to recently, or that have documents left.
+
+    Any number of workers may run it: an advisory lock lets one of them work at a time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        projects: Projects,
+        stage: ContextStage,
+        *,
+        interval: timedelta = INTERVAL,
+        retry_after: timedelta = RETRY_AFTER,
+    ) -> None:
+        self._database = database
+        self._projects = projects
+        self._stage = stage
+        self._interval = interval
+        self._retry_after = retry_after
+        self._activity = Activity(database, SWEEP_INTERVAL)
+        self._paused: dict[int, float] = {}
+        self._postponed: set[tuple[str, str]] = set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set; failures are logged, and retried later."""
+        while not stop.is_set():
+            try:
+                await self.run_once()
+            except Exception as error:  # noqa: BLE001 - it must not end the worker
+                log.warning("contexts.failed", error=repr(error))
+            await wait_or_stop(stop, self._interval)
+
+    async def run_once(self) -> None:
+        """Do all that is due, one project after the other.
+
+        Raises:
+            Unavailable: Postgres cannot be reached.
+        """
+        due = self._due(await self._activity.due())
+        if not due:
+            return
+        names = {project_id: name for name, project_id in (await self._projects.all()).items()}
+        for project_id in due:
+            self._paused.pop(project_id, None)
+            if project_id in names:
+                await self._work(names[project_id], project_id)
+
+    def _due(self, active: Iterable[int]) -> list[int]:
+        now = monotonic()
+        rested = {project_id for project_id, until in self._paused.items() if until <= now}
+        return sorted(rested | (set(active) - self._paused.keys()))
+
+    async def _work(self, project: str, project_id: int) -> None:
+        """Run the stage for one project, and pause the project if documents are left."""
+        try:
+            live = await self._live(project_id)
+            if not live.recipe.context:
+                return
+            progress = await self._stage.run(project, live)
+        except ProjectGone:
+            return
+        except Exception as error:  # noqa: BLE001 - one project's failure must not stop the others
+            progress = ContextProgress(failure=error)
+        self._show(project, progress)
+        if progress.failure is not None:
+            log.warning("contexts.failed", project=project, error=str(progress.failure))
+        if progress.failure is not None or progress.postponed:
+            over_budget = progress.failure is None and "busy" not in progress.postponed
+            pause = BUDGET_PAUSE if over_budget else self._retry_after
+            self._paused[project_id] = monotonic() + pause.total_seconds()
+
+    async def _live(self, project_id: int) -> Generation:
+        async with self._database.scope(project_id) as connection:
+            return await catalog.live(connection, project_id)
+
+    def _show(self, project: str, progress: ContextProgress) -> None:
+        """Update the gauge of postponed documents, and log when a reason begins or ends."""
+        for reason in _REASONS:
+            documents = progress.postponed.get(reason, 0)
+            if "busy" in progress.postponed:
+                documents = 0  # the process that writes contexts counts them
+            metrics.CONTEXTS_POSTPONED.set(documents, project=project, reason=reason)
+            key = project, reason
+            if documents and key not in self._postponed:
+                self._postponed.add(key)
+                log.warning(
+                    "contexts.postponed", project=project, reason=reason, documents=documents
+                )
+            elif not documents and key in self._postponed:
+                self._postponed.discard(key)
+                log.info("contexts.resumed", project=project, reason=reason)

@@ -1,0 +1,229 @@
+"""Language models that write contexts, for any provider that LiteLLM supports.
+
+Circuit, rate limits and retries are those of embedding models. Contexts are always bulk work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
+
+import structlog
+
+from processors.embedders import CircuitOptions, CircuitStatus, Urgency
+from processors.embedders.registry import SharedTasks
+from processors.embedders.remote.circuit_breaker import Circuit
+from processors.embedders.remote.provider import (
+    BACKOFF,
+    Completion,
+    Endpoint,
+    Provider,
+    RequestRefused,
+)
+from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
+from runtime import metrics
+from runtime.errors import (
+    CircuitOpen,
+    HeadraceError,
+    RateLimited,
+    Retryable,
+    UnsupportedContent,
+)
+from store.documents.costs import Usage
+
+__all__ = ["Answer", "ContextModel", "ContextModels", "ContextOptions", "Messages"]
+
+log = structlog.get_logger(__name__)
+
+Messages = Sequence[Mapping[str, Any]]
+
+_CONCURRENCY = 4
+_PROBE: Messages = ({"role": "user", "content": "Answer with the word yes."},)
+_PROBE_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions:
+    """Options of all language models; ``base_url`` '' is the default of the provider."""
+
+    base_url: str = ""
+    timeout: timedelta = timedelta(seconds=30)
+    retries: int = 4
+    circuit: CircuitOptions = field(default_factory=CircuitOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Unchecked answer of a language model, and its usage for the ledger of costs."""
+
+    text: str
+    usage: Usage
+
+
+class ContextModel:
+    """One language model, with at most four requests in flight.
+
+    Args:
+        name: LiteLLM's name of the model.
+        options: address, timeout, retries and circuit.
+        provider: the model behind LiteLLM.
+        rate_limiter: rate limiter shared by all workers. None means no limits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: ContextOptions,
+        provider: Provider,
+        rate_limiter: RateLimiter | None = None,
+    ) -> None:
+        self._name = name
+        self._retries = options.retries
+        self._provider = provider
+        self._request_queue = RequestQueue(provider.name, rate_limiter)
+        self._requests = asyncio.Semaphore(_CONCURRENCY)
+        self.circuit = Circuit(name, self._probe, options.circuit)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count tokens with cl100k, an estimate for models of other providers."""
+        return self._provider.count_tokens(texts)
+
+    def most_usd(self, tokens_in: int, most_tokens: int) -> float | None:
+        """Estimated cost of a request with the longest answer. It is None without a known price."""
+        return self._provider.listed_cost_usd(tokens_in, most_tokens)
+
+    async def ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
+        """Send a request of ``tokens_in`` tokens, with retries while the budget lasts.
+
+        Raises:
+            UnsupportedContent: the provider refuses this request, but accepts others.
+            CircuitOpen: the model failed so often that no requests are sent.
+            Unavailable, RateLimited: no successful response.
+            ConfigurationError: the key is wrong, or the model is unknown.
+        """
+        async with self._requests:
+            try:
+                return await self._ask(messages, tokens_in, most_tokens)
+            except RequestRefused as error:
+                if not await self._accepts_others(str(error)):
+                    raise
+                raise UnsupportedContent(error.message) from error
+
+    async def close(self) -> None:
+        """Stop probing a model that is down."""
+        await self.circuit.close()
+
+    async def _ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
+        for attempt in range(self._retries):
+            try:
+                return await self._try(messages, tokens_in, most_tokens)
+            except CircuitOpen:
+                raise
+            except Retryable as error:
+                own = error.retry_after
+                wait = BACKOFF.delay(attempt) if own is None else own + BACKOFF.delay(0)
+                if wait > LONGEST_WAITS[Urgency.BULK]:
+                    raise
+                log.info("model.retried", model=self._name, attempt=attempt, reason=str(error))
+                await asyncio.sleep(wait.total_seconds())
+        return await self._try(messages, tokens_in, most_tokens)
+
+    async def _try(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
+        self.circuit.require_closed()
+        await self._request_queue.acquire(tokens_in + most_tokens, Urgency.BULK)
+        self.circuit.require_closed()  # the wait may have been long
+        try:
+            with self.circuit.record_outcome():
+                completion = await self._send(messages, most_tokens)
+        except RateLimited as error:
+            await self._request_queue.block_requests(error.retry_after or BACKOFF.delay(0))
+            raise
+        return Answer(completion.text, self._usage(completion, tokens_in))
+
+    def _usage(self, completion: Completion, tokens_in: int) -> Usage:
+        """Usage of a request; what the provider did not count is counted here."""
+        cached = completion.tokens_cached
+        whole = tokens_in if completion.tokens_in is None else completion.tokens_in
+        tokens_out = completion.tokens_out
+        if tokens_out is None:
+            tokens_out = self.count_tokens([completion.text])[0]
+        cost_usd = completion.cost_usd
+        if cost_usd is None:
+            cost_usd = self._provider.listed_cost_usd(whole, tokens_out)
+        return Usage(1, max(0, whole - cached), cached, tokens_out, cost_usd)
+
+    async def _send(self, messages: Messages, most_tokens: int) -> Completion:
+        outcome, began_at = "cancelled", perf_counter()
+        try:
+            completion = await self._provider.complete(messages, most_tokens)
+            outcome = "answered"
+        except HeadraceError as error:
+            outcome = error.code
+            raise
+        finally:
+            metrics.MODEL_REQUESTS.inc(model=self._name, outcome=outcome)
+            metrics.MODEL_REQUEST_SECONDS.observe(perf_counter() - began_at, model=self._name)
+        return completion
+
+    async def _accepts_others(self, refusal: str) -> bool:
+        """Return whether the model answers another request: a wrong route returns 404 for all."""
+        try:
+            await self._probe()
+        except RequestRefused:
+            self.circuit.open(refusal)
+            return False
+        except HeadraceError:
+            return False
+        return True
+
+    async def _probe(self) -> None:
+        await self._send(_PROBE, _PROBE_TOKENS)
+
+
+class ContextModels:
+    """The language models of one process, by LiteLLM's names.
+
+    Args:
+        options: options of all models.
+        rate_limiter: rate limiter shared by all workers. None means no limits.
+    """
+
+    def __init__(
+        self, options: ContextOptions | None = None, rate_limiter: RateLimiter | None = None
+    ) -> None:
+        self._options = options or ContextOptions()
+        self._rate_limiter = rate_limiter
+        self._loaded: dict[str, ContextModel] = {}
+        self._load_tasks = SharedTasks(self._load)
+
+    async def model(self, name: str) -> ContextModel:
+        """Return a model; no request is sent. Concurrent first uses share one import of LiteLLM.
+
+        Raises:
+            ConfigurationError: the key is not set, or the provider is unknown.
+        """
+        return await self._load_tasks.get(name)
+
+    @property
+    def circuits(self) -> list[CircuitStatus]:
+        """State of the circuit of each model that was loaded."""
+        return [model.circuit.status for model in self._loaded.values()]
+
+    async def close(self) -> None:
+        """Release every model."""
+        for model in await self._load_tasks.close():
+            await model.close()
+
+    async def _load(self, name: str) -> ContextModel:
+        options = self._options
+        endpoint = Endpoint(
+            name, base_url=options.base_url, timeout=options.timeout, key_setting=""
+        )
+        provider = await asyncio.to_thread(Provider, endpoint)
+        model = ContextModel(name, options, provider, self._rate_limiter)
+        self._loaded[name] = model
+        return model
