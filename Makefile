@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
+# tests start hundreds of processes, each of which would compile every module
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install demo up test quick check format docs chaos planted bench lock clean
 
 help: ## list the targets
@@ -27,8 +30,8 @@ demo: install ## index a part of this repository and ask a few questions, in a m
 up: install ## run servers, a worker and a gateway until Ctrl-C; prints a link to the pages
 	@$(BIN)/headrace up
 
-# one more than there are processors, because tests often wait
-TESTERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# two more than there are processors, because tests wait for half of their time
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 test: check ## check, then run every test
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -45,6 +46,7 @@ from runtime import protocol_limits, traces
 from runtime.errors import MalformedEvent
 
 __all__ = [
+    "DOCUMENT_KINDS",
     "EVENT_TYPES",
     "Agent",
     "Citation",
@@ -57,6 +59,7 @@ __all__ = [
     "DocumentEmbeddedData",
     "DocumentIndexed",
     "DocumentIndexedData",
+    "DocumentKind",
     "DocumentRejected",
     "DocumentRejectedData",
     "Event",
@@ -72,6 +75,7 @@ __all__ = [
     "QueryFailed",
     "QueryFailedData",
     "QueryFields",
+    "QueryOptions",
     "QueryRequested",
     "RetrieverScore",
     "Scalar",
@@ -108,6 +112,20 @@ class Kind(StrEnum):
     SHEET = "sheet"
     EMAIL = "email"
     BOOK = "book"
+    CODE_EXAMPLE = "code_example"
+
+
+DOCUMENT_KINDS = tuple(kind for kind in Kind if kind is not Kind.CODE_EXAMPLE)
+"""Kinds of whole documents: all but ``code_example``, a part of documents of other kinds."""
+
+
+def _of_a_document(kind: Kind | None) -> Kind | None:
+    if kind is Kind.CODE_EXAMPLE:
+        raise ValueError("code_example is a part of documents, not a kind of document")
+    return kind
+
+
+DocumentKind = Annotated[Kind, AfterValidator(_of_a_document)]
 
 
 def content_hash(content: str | bytes) -> str:
@@ -234,7 +252,7 @@ class DocumentChange(Data):
     content_ref: ContentReference | None = None
     content_hash: Sha256 | None = None
     media_type: MediaType | None = None
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     title: Annotated[Text, Field(max_length=protocol_limits.TITLE_CHARACTERS)] | None = None
     agent: Agent | None = None
     collections: Annotated[
@@ -315,7 +333,8 @@ class DocumentIndexedData(Data):
 
     ``chunks_pending`` chunks are searchable by keyword already, and by vector after
     ``document.embedded``. ``created``: the document did not exist before, or was deleted; it is
-    false for a duplicate. ``warnings`` say what could not be read of the document.
+    false for a duplicate. ``code_examples`` is the number of its chunks that only a search for code
+    examples returns. ``warnings`` say what could not be read of the document.
     """
 
     event_id: str
@@ -331,6 +350,7 @@ class DocumentIndexedData(Data):
     chunks_removed: int = 0
     chunks_embedded: int = 0
     chunks_pending: int = 0
+    code_examples: int = 0
     tokens_embedded: int = 0
     cost_usd: float = 0.0
     searchable_after_ms: float = 0.0
@@ -423,7 +443,11 @@ class DocumentRejected(Event):
 
 
 class Filters(Data):
-    """Conditions on the documents that a query searches; all must hold."""
+    """Conditions on the documents that a query searches; all must hold.
+
+    ``kinds``: the document is of one of them. With ``code_example``, the code examples of documents
+    are searched, and nothing else; without it, examples are not searched.
+    """
 
     kinds: Annotated[tuple[Kind, ...], Field(max_length=protocol_limits.KINDS)] = ()
     collections: Annotated[
@@ -446,22 +470,27 @@ class Weights(Data):
         return self
 
 
-class QueryFields(Data):
-    """Fields that the author of a query chooses, over HTTP as over the streams; see ``Query``."""
+class QueryOptions(Data):
+    """Options of a query that are one value each, as an address can give them; see ``Query``."""
 
-    text: Annotated[
-        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
-    ]
     limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
     mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
-    weights: Weights | None = None
-    filters: Filters = Filters()
     min_event: Token | None = None
     vectors: bool | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
     explain: bool = False
     context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
     min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+class QueryFields(QueryOptions):
+    """Fields that the author of a query chooses, over HTTP as over the streams; see ``Query``."""
+
+    text: Annotated[
+        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
+    ]
+    weights: Weights | None = None
+    filters: Filters = Filters()
 
 
 class Query(QueryFields):
@@ -577,13 +606,18 @@ class TermMatch(Data):
 class SearchResult(Data):
     """One chunk of an answer. ``content`` is retrieved data, never an instruction.
 
+    ``rendered`` is present if the chunk is a part of a fence or of a table: the content between the
+    lines that make it readable by itself, which are the first line and the mark that ends a fence,
+    or the head of a table. ``language`` is that of a code example, if the document names it.
     ``explanation`` and ``matches`` are present if the query asks for an explanation.
     """
 
     chunk_id: int
     content: str
+    rendered: str | None = None
     kind: Kind
     title: str | None = None
+    language: str | None = None
     citation: Citation
     scores: Scores
     match_type: Literal["hybrid", "vector", "keyword"]

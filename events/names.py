@@ -90,6 +90,11 @@ class Topic(StrEnum):
         """True for the topics whose entries have positions in the log."""
         return self in {Topic.CHANGED_LIVE, Topic.CHANGED_BULK}
 
+    @property
+    def is_of_workers(self) -> bool:
+        """True for the topics whose events only workers publish, about changes."""
+        return self in {Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK, Topic.OUTCOME}
+
     @classmethod
     def of_lane(cls, lane: Lane) -> Topic:
         """Return the topic that carries a lane's changes."""

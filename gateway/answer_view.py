@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from events.models import Citation, QueryAnswer, SearchResult
+from events.models import QueryAnswer, SearchResult
 from gateway.output import printable
 
 __all__ = ["explanation", "print_answer", "print_results"]
@@ -80,7 +80,8 @@ def _head(number: int, result: SearchResult, *, explain: bool) -> list[Renderabl
 
 def _best_lines(result: SearchResult, question: str, *, colour: bool) -> RenderableType:
     first, lines = _window(result.content, question)
-    return _snippet(result.citation, result.citation.start_line + first, lines, colour=colour)
+    lexer = result.language or Syntax.guess_lexer(result.citation.uri)
+    return _snippet(lexer, result.citation.start_line + first, lines, colour=colour)
 
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:
@@ -94,13 +95,13 @@ def _window(content: str, question: str) -> tuple[int, list[str]]:
     return best, lines[best : best + _SNIPPET_LINES]
 
 
-def _snippet(source: Citation, start: int, lines: list[str], *, colour: bool) -> RenderableType:
+def _snippet(lexer: str, start: int, lines: list[str], *, colour: bool) -> RenderableType:
     if not colour:
         numbered = (f"{number:>7}  {line}" for number, line in enumerate(lines, start=start))
         return Text("\n".join(numbered))
     syntax = Syntax(
         "\n".join(lines),
-        Syntax.guess_lexer(source.uri),
+        lexer,
         line_numbers=True,
         start_line=start,
         theme=_theme(os.environ.get("COLORFGBG", "")),

@@ -1,4 +1,7 @@
-"""Clients and stores connected to the servers named by the settings."""
+"""Clients and stores connected to the servers named by the settings.
+
+Modules of Postgres are imported where they are needed: a question is answered without them.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,12 @@ from events.outbox import Outbox
 from events.server.connection import check_server, connect
 from events.signatures import SigningKey
 from gateway.servers import require_database
-from processors.deployment import compare
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from runtime.settings import Settings
-from store.generations.catalog import Projects, Recipe
-from store.keys.publisher_keys import PublisherKeys
-from store.outbox import PostgresOutbox
-from store.postgres.pool import Database
-from store.postgres.roles import GATEWAY
 
 if TYPE_CHECKING:
+    from store.generations.catalog import Projects, Recipe
+    from store.postgres.pool import Database
     from store.store import Store
 
 __all__ = [
@@ -77,6 +76,9 @@ async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Dat
     Postgres and Redis must belong to the same deployment. This is not checked if Redis can't be
     reached.
     """
+    from processors.deployment import compare  # noqa: PLC0415  # see above
+    from store.postgres.pool import Database  # noqa: PLC0415
+
     require_database(settings)
     database = await Database.open(
         settings.database_url, role=role or settings.worker_role, max_size=4
@@ -132,9 +134,11 @@ async def open_publisher(
         store: Store | None = None
         outbox: Outbox | None = None
         if settings.database_url:
+            from store.outbox import PostgresOutbox  # noqa: PLC0415  # see above
+
             database = await exits.enter_async_context(open_database(settings))
             store = _store(database, settings)
-            outbox = PostgresOutbox(database, Projects(database, _recipe(settings)))
+            outbox = PostgresOutbox(database, projects_of(database, settings))
         yield await exits.enter_async_context(open_client(settings, store, outbox))
 
 
@@ -146,6 +150,9 @@ async def check_signing_key(settings: Settings, project: str) -> None:
         ConfigurationError: the setting is not a key.
         Unavailable: Postgres can't be reached.
     """
+    from store.generations.catalog import Projects  # noqa: PLC0415  # see above
+    from store.keys.publisher_keys import PublisherKeys  # noqa: PLC0415
+
     async with open_database(settings) as database:
         wanted = await PublisherKeys(database, Projects(database)).active_ids(project)
     if not wanted:
@@ -190,6 +197,8 @@ async def open_gateway(settings: Settings) -> AsyncIterator[tuple[OperatorClient
         ConfigurationError: the servers belong to two deployments, or the schema isn't the expected
             one.
     """
+    from store.postgres.roles import GATEWAY  # noqa: PLC0415  # see above
+
     async with (
         open_database(settings, GATEWAY) as database,
         open_client(settings, _Contents(database, settings)) as client,
@@ -199,6 +208,8 @@ async def open_gateway(settings: Settings) -> AsyncIterator[tuple[OperatorClient
 
 def projects_of(database: Database, settings: Settings) -> Projects:
     """Projects of a deployment, which can also be created."""
+    from store.generations.catalog import Projects  # noqa: PLC0415  # see above
+
     return Projects(database, lambda: _recipe(settings))
 
 

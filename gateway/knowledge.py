@@ -23,6 +23,7 @@ from events.models import (
     DocumentChanged,
     QueryAnswer,
     QueryFields,
+    QueryOptions,
     first_problem,
 )
 from events.names import Lane
@@ -42,15 +43,27 @@ from runtime.settings import GatewaySettings
 from store.views.batches import Batches
 from store.views.listing import ChangeRow, Listing
 
-__all__ = ["Knowledge", "Published", "Question", "WaitingChange", "event_of", "valid_change"]
+__all__ = [
+    "Knowledge",
+    "Published",
+    "Question",
+    "QuestionOptions",
+    "WaitingChange",
+    "event_of",
+    "valid_change",
+]
 
 _BUSY_RETRY = timedelta(seconds=1)
 
 
-class Question(QueryFields):
-    """A question of one caller. The API key decides its agent; times are in ms."""
+class QuestionOptions(QueryOptions):
+    """Options of a question that are one value each; times are in ms."""
 
     timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = 10_000
+
+
+class Question(QuestionOptions, QueryFields):
+    """A question of one caller. The API key decides its agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +284,7 @@ class Knowledge:
             MalformedEvent: the text is not a token.
             Unavailable: Redis or Postgres can't be reached.
         """
-        listing = self.reading(caller, project)
-        change = await _handled(listing, project, token)
-        if change is None and wait is not None:
-            await self._outcome(Receipt(token, "", duplicate=True), wait)
-            change = await _handled(listing, project, token)
+        change = await self._handled(caller, project, token, wait)
         if change is None and await self._accepted.has(project, token):
             return WaitingChange(token)
         if change is None or change.agent not in (None, "", caller.agent):
@@ -283,6 +292,32 @@ class Knowledge:
                 f"{project} has no change {token!r}", "use the token of a receipt, and its project"
             )
         return change
+
+    async def change_of_event(
+        self, caller: Caller, project: str, event_id: str, *, wait: timedelta | None = None
+    ) -> ChangeRow | WaitingChange:
+        """Return the outcome of a change that any client published in the last 24 hours.
+
+        With ``wait``, wait so long for it. Signed changes are not found by their event id.
+
+        Raises:
+            NotFound: no change was published under this event id.
+            Conflict: several changes were; each is in another partition.
+            Unavailable: Redis or Postgres can't be reached.
+        """
+        self.reading(caller, project)
+        tokens = await self._accepted.tokens_of(project, event_id)
+        if not tokens:
+            raise NotFound(
+                f"{project} has no change with the event id {event_id!r} of the last 24 hours",
+                "use the token of its receipt",
+            )
+        if len(tokens) > 1:
+            raise Conflict(
+                f"several changes have the event id {event_id!r}", "use the token of a receipt"
+            )
+        [token] = tokens
+        return await self._handled(caller, project, token, wait) or WaitingChange(token)
 
     async def _record(
         self, caller: Caller, changes: Sequence[DocumentChanged], receipts: Sequence[Receipt]
@@ -316,6 +351,17 @@ class Knowledge:
         if self._rates is not None and size:
             await self._rates.spend_bytes(caller, size)
 
+    async def _handled(
+        self, caller: Caller, project: str, token: str, wait: timedelta | None
+    ) -> ChangeRow | None:
+        """Return a handled change; with ``wait``, wait so long for it."""
+        listing = self.reading(caller, project)
+        change = await _row(listing, project, token)
+        if change is None and wait is not None:
+            await self._outcome(Receipt(token, "", duplicate=True), wait)
+            change = await _row(listing, project, token)
+        return change
+
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with suppress(Unavailable):
             return (await self._client.wait([receipt], wait))[receipt.token]
@@ -348,7 +394,7 @@ class Knowledge:
                 del self._asked[caller.key_id]
 
 
-async def _handled(listing: Listing, project: str, token: str) -> ChangeRow | None:
+async def _row(listing: Listing, project: str, token: str) -> ChangeRow | None:
     """Return a handled change. The first change of a project creates it when it is handled."""
     with suppress(UnknownProject):
         return await listing.change(project, token)

@@ -32,18 +32,21 @@ COMMANDS = {
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
     "status": "Show backlog, workers, stored data and freshness.",
+    "costs": "Show tokens and costs of remote models.",
     "doctor": "Check servers and index; repair the index.",
     "replay": "Rebuild the index from the log, and switch to it.",
     "document": "List, show, delete and purge documents.",
     "project": "List, delete and purge projects.",
     "source": "List and delete sources.",
+    "collection": "List collections, and choose how their documents are cut.",
     "keys": "Manage publisher signing keys.",
     "api-keys": "Manage API keys of the gateway's callers.",
     "dead": "Inspect and redrive dead letters.",
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Run benchmarks and print their figures.",
 }
-_MODULES = {"eval": "evaluate", "api-keys": "api_keys"}
+_MODULES = {"eval": "evaluate", "api-keys": "api_keys", "down": "open:down"}
+"""Modules of commands, and functions not named ``command``, if a name does not show them."""
 
 
 _INTERRUPTED = 130
@@ -72,6 +75,8 @@ def _open_closed_streams() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
+        if _served_by_mcp(arguments):
+            return 0
         import typer.main  # noqa: PLC0415
 
         command = typer.main.get_command(application(arguments))
@@ -85,6 +90,22 @@ def _run(arguments: Sequence[str]) -> int:
 
         return report(error)
     return 0
+
+
+def _served_by_mcp(arguments: Sequence[str]) -> bool:
+    """Run `headrace mcp` without the library of the command line, which hosts would wait for.
+
+    Returns False at once for other commands, and for arguments that only the library understands.
+    """
+    if not arguments or arguments[0] != "mcp":
+        return False
+    from gateway.mcp import stdio  # noqa: PLC0415
+
+    options = stdio.options_of(arguments[1:])
+    if options is None:
+        return False
+    stdio.serve(options)
+    return True
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -142,7 +163,8 @@ def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
 
     import typer  # noqa: PLC0415
 
-    command = import_module(f"gateway.commands.{_MODULES.get(name, name)}").command
+    module, _, function = _MODULES.get(name, name).partition(":")
+    command = getattr(import_module(f"gateway.commands.{module}"), function or "command")
     if isinstance(command, typer.Typer):
         # a group with a callback also works without a subcommand
         alone = command.registered_callback is not None

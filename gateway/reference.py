@@ -1,5 +1,7 @@
 """Generated parts of the reference in docs/: ``python -m gateway.reference`` writes them.
 
+It also writes the answers of ``gateway.mcp.handshake``.
+
 A page of docs/reference/ is hand-written, except for the text between ``<!-- PART -->`` and
 ``<!-- end -->`` and for the numbers in the tables of limits.
 """
@@ -25,6 +27,8 @@ from events.spec.field_tables import field_table, field_type
 from gateway.app import openapi_document
 from gateway.http.manual import http_reference
 from gateway.main import COMMANDS, application
+from gateway.mcp import handshake
+from gateway.mcp.recorder import render_answers
 from runtime import errors, metrics
 from runtime.errors import HeadraceError
 from runtime.settings import Settings
@@ -144,3 +148,4 @@ if __name__ == "__main__":
     (DOCS / "reference" / "http.md").write_text(
         http_reference(openapi_document()), encoding="utf-8"
     )
+    handshake.FILE.write_text(render_answers(), encoding="utf-8")

@@ -22,7 +22,6 @@ from events.names import Names
 from events.server.connection import connect
 from gateway.output import stderr
 from gateway.processes.supervisor import Part
-from processors.deployment import chosen_partitions
 from runtime.child_process import ChildProcess, command_of
 from runtime.cores import model_threads, parser_processes
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
@@ -114,7 +113,7 @@ async def _with_partitions(settings: Settings) -> Settings:
         await redis.aclose()
     if stamp is None:
         return settings
-    partitions = check_partitions(stamp.partitions, chosen_partitions(settings))
+    partitions = check_partitions(stamp.partitions, settings.chosen_partitions)
     return settings.model_copy(update={"partitions": partitions})
 
 

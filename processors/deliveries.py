@@ -184,17 +184,22 @@ class Deliveries(ABC):
         """Start the span of the work on an event.
 
         It is in the trace of the event, so that a change is one trace. A redriven event begins a
-        trace of its own, with a link to that of its first life.
+        trace of its own, with a link to that of its first life. An event of a worker that has no
+        trace begins none: its change was not sampled.
         """
         made = getattr(delivery.event, "trace", NO_SPAN)
+        if made is NO_SPAN and self._topic.is_of_workers:
+            return NO_SPAN
         is_redriven = delivery.own is not None and not delivery.is_original
-        return traces.start(
+        span = traces.start(
             f"process {self._topic}",
             "consumer",
             parent=NO_SPAN if is_redriven else made,
             links=[made] if is_redriven else [],
-            attributes=self._attributes(delivery),
         )
+        if span.is_recording:  # few are, and building the attributes takes longer than the span
+            span.set(self._attributes(delivery))
+        return span
 
     def _attributes(self, delivery: Delivery[Any]) -> Attributes:
         entry = delivery.entry

@@ -29,14 +29,9 @@ from store.postgres.deployment import (
 from store.postgres.pool import Database
 from store.postgres.revision import head_revision
 
-__all__ = ["DeploymentWatch", "adopt", "chosen_partitions", "claim_archive", "compare", "join"]
+__all__ = ["DeploymentWatch", "adopt", "claim_archive", "compare", "join"]
 
 _INTERVAL = timedelta(seconds=2)
-
-
-def chosen_partitions(settings: Settings) -> int | None:
-    """Number of partitions in the settings, or None if the deployment's number applies."""
-    return settings.partitions if "partitions" in settings.model_fields_set else None
 
 
 async def compare(redis: Redis, database: Database, settings: Settings) -> Stamp:
@@ -54,7 +49,7 @@ async def compare(redis: Redis, database: Database, settings: Settings) -> Stamp
     if stamp is not None:
         _check_same(stamp, deployment.id)
     expected = deployment.partitions if stamp is None else stamp.partitions
-    chosen = chosen_partitions(settings)
+    chosen = settings.chosen_partitions
     return Stamp(
         id=deployment.id,
         prefix=settings.stream_prefix,

@@ -8,17 +8,17 @@ import os
 import platform
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from events.heartbeats import Heartbeats
 from events.transport import App
-from processors.embedders import Embedders
+from processors.embedders import CircuitStatus
 from runtime import metrics
 from runtime.lifespan import wait_or_stop
 from runtime.process_health import LoopLag, memory_bytes
@@ -55,6 +55,15 @@ class WorkerState:
     metrics: Mapping[str, float]
 
 
+class RemoteModels(Protocol):
+    """Models with circuits."""
+
+    @property
+    def circuits(self) -> list[CircuitStatus]:
+        """State of the circuit of each remote model that was loaded."""
+        ...
+
+
 class HeartbeatSender:
     """Sends heartbeats until the worker ends.
 
@@ -62,7 +71,7 @@ class HeartbeatSender:
         heartbeats: the store of heartbeats in Redis.
         roles: the worker's roles.
         app: the app with the worker's agents. It is None for a worker without agents.
-        embedders: the worker's models. It is None for a worker without models.
+        models: the worker's embedding and language models.
     """
 
     def __init__(
@@ -70,12 +79,12 @@ class HeartbeatSender:
         heartbeats: Heartbeats,
         roles: Collection[str],
         app: App | None = None,
-        embedders: Embedders | None = None,
+        models: Sequence[RemoteModels] = (),
     ) -> None:
         self._heartbeats = heartbeats
         self._roles = sorted(roles)
         self._app = app
-        self._embedders = embedders
+        self._models = models
         self._host = socket.gethostname()
         self._name = f"{self._host}:{os.getpid()}:{secrets.token_hex(4)}"
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -114,7 +123,7 @@ class HeartbeatSender:
         """Current state of the worker."""
         memory = memory_bytes()
         loop_lag_seconds = self._lag.longest_seconds()
-        circuits = [] if self._embedders is None else self._embedders.circuits
+        circuits = [circuit for models in self._models for circuit in models.circuits]
         in_flight = self._app.in_flight() if self._app is not None else {}
         metrics.WORKER_MEMORY_BYTES.set(memory, worker=self._label)
         metrics.WORKER_LOOP_LAG_SECONDS.set(loop_lag_seconds, worker=self._label)

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import structlog
 
-from events.models import Kind
+from events.models import DOCUMENT_KINDS
 from events.rate_limits import RateLimits
 from processors.chunking.registry import Chunking
+from processors.contexts.models import ContextOptions
 from processors.embedders import CircuitOptions, ModelOptions, Precision, full_name
 from runtime.cores import model_threads
 from runtime.errors import ConfigurationError
@@ -20,6 +21,7 @@ from store.search.keyword.tokenizer import TOKENS_VERSION
 __all__ = [
     "RecipeNotices",
     "chooses_models",
+    "context_options",
     "differing",
     "model_options",
     "rate_limits",
@@ -55,6 +57,14 @@ def model_options(settings: Settings) -> ModelOptions:
     )
 
 
+def context_options(settings: Settings) -> ContextOptions:
+    """Read from the settings how language models are called; as embedding models, mostly."""
+    options = model_options(settings)
+    return ContextOptions(
+        settings.context.base_url, options.timeout, options.retries, options.circuit
+    )
+
+
 def rate_limits(settings: Settings) -> RateLimits:
     """Read the providers' rate limits, which all workers share."""
     limits = settings.model_rate_limits
@@ -68,14 +78,21 @@ def recipe_of(settings: Settings) -> Recipe:
         ConfigurationError: a model is chosen for a kind that does not exist, or the model
             directory does not contain a model.
     """
-    unknown = settings.models.keys() - set(Kind)
+    unknown = settings.models.keys() - set(DOCUMENT_KINDS)
     if unknown:
         raise ConfigurationError(
-            f"HEADRACE_MODELS has the unknown kind {min(unknown)}", f"use one of {', '.join(Kind)}"
+            f"HEADRACE_MODELS has the unknown kind {min(unknown)}",
+            f"use one of {', '.join(DOCUMENT_KINDS)}",
         )
     options = model_options(settings)
     models = {kind: full_name(name, options) for kind, name in settings.models.items()}
-    return Recipe(full_name(settings.model, options), models, str(Chunking()), TOKENS_VERSION)
+    return Recipe(
+        full_name(settings.model, options),
+        models,
+        str(Chunking()),
+        TOKENS_VERSION,
+        context=settings.context.model,
+    )
 
 
 def chooses_models(settings: Settings) -> bool:

@@ -79,6 +79,7 @@ async def run_worker(
             tasks.start("maintenance", services.maintenance.run(stop))
         if "embedder" in only:
             tasks.start("vector requests", services.vector_requests.run(stop, settings.lease))
+            tasks.start("contexts", services.contexts.run(stop))
         if "answerer" in only:
             tasks.start("trimming", _trim(services, stop))
         if "archiver" in only:
@@ -86,7 +87,9 @@ async def run_worker(
         app = _app(settings, services, only)
         tasks.start(
             "heartbeat",
-            HeartbeatSender(services.heartbeats, only, app, services.embedders).run(stop),
+            HeartbeatSender(
+                services.heartbeats, only, app, (services.embedders, services.context_models)
+            ).run(stop),
         )
         try:
             await _run_agents(app, stop, ready)

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["FAILPOINTS", "REPLAY_POINTS", "WORKER_POINTS", "arm", "disarm", "failpoint"]
+__all__ = [
+    "CONTEXT_POINTS",
+    "FAILPOINTS",
+    "REPLAY_POINTS",
+    "WORKER_POINTS",
+    "arm",
+    "disarm",
+    "failpoint",
+]
 
 WORKER_POINTS = (
     "indexing.taken",
@@ -35,7 +43,10 @@ REPLAY_POINTS = (
     "replay.dropping",
 )
 
-FAILPOINTS = (*WORKER_POINTS, *REPLAY_POINTS)
+CONTEXT_POINTS = ("contexts.cached", "contexts.embedded", "contexts.applied")
+"""In order: an answer is cached, the texts with their contexts are embedded and then written."""
+
+FAILPOINTS = (*WORKER_POINTS, *REPLAY_POINTS, *CONTEXT_POINTS)
 
 _armed: list[Callable[[str], None]] = []
 

@@ -35,6 +35,9 @@ __all__ = [
     "CIRCUITS_OPENED",
     "CIRCUIT_STATE",
     "CIRCUIT_VALUES",
+    "CONTEXTS_POSTPONED",
+    "CONTEXTS_WRITTEN",
+    "CONTEXT_COST_USD",
     "COST_USD",
     "DEAD_LETTERS",
     "DEAD_LETTER_ENTRIES",
@@ -195,6 +198,25 @@ TOKENS_EMBEDDED = _declare(
 COST_USD = _declare(
     Scope.WORKER,
     Counter("headrace_cost_usd_total", "Cost of embedding in US dollars.", "model", "project"),
+)
+CONTEXTS_WRITTEN = _declare(
+    Scope.WORKER,
+    Counter("headrace_contexts_written_total", "Chunks that got a context.", "model", "project"),
+)
+CONTEXTS_POSTPONED = _declare(
+    Scope.SHARED,
+    Gauge(
+        "headrace_contexts_postponed_entries",
+        "Documents that wait for contexts because of the daily budget: it is spent (budget), or "
+        "the price of the model is not known (price).",
+        *("project", "reason"),
+    ),
+)
+CONTEXT_COST_USD = _declare(
+    Scope.WORKER,
+    Counter(
+        "headrace_context_cost_usd_total", "Cost of contexts in US dollars.", "model", "project"
+    ),
 )
 MODEL_REQUESTS = _declare(
     Scope.WORKER,
@@ -385,7 +407,11 @@ HTTP_IN_FLIGHT = _declare(
 )
 HTTP_BODY_BYTES = _declare(
     Scope.GATEWAY,
-    Counter("headrace_http_body_bytes_total", "Bytes of request bodies.", "route", "method"),
+    Counter(
+        "headrace_http_body_bytes_total",
+        "Bytes of request bodies, as they were received.",
+        *("route", "method"),
+    ),
 )
 MCP_CALLS = _declare(
     Scope.GATEWAY,

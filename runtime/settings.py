@@ -7,7 +7,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SecretStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    SecretStr,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from runtime import protocol_limits
@@ -16,6 +24,7 @@ from runtime.secrets import masked
 __all__ = [
     "LOCAL_MODEL",
     "ChunkingLimits",
+    "ContextSettings",
     "EventLimits",
     "GatewaySettings",
     "ModelRateLimits",
@@ -91,6 +100,20 @@ class ModelRateLimits(_Mapping):
 
     requests_per_minute: Rates = {}
     tokens_per_minute: Rates = {}
+
+
+class ContextSettings(_Mapping):
+    """Contexts of chunks, which a language model writes.
+
+    ``model`` is a LiteLLM name; empty: none. ``base_url`` is the address of an OpenAI-compatible
+    server. ``budget_usd_per_day`` limits the cost of all projects together on one day (UTC).
+    ``window_tokens`` is the most text of one request.
+    """
+
+    model: str = ""
+    base_url: str = ""
+    budget_usd_per_day: NonNegativeFloat | None = None
+    window_tokens: PositiveInt = 12_000
 
 
 class VectorSearch(_Mapping):
@@ -217,6 +240,15 @@ class Settings(BaseSettings):
         description="Consecutive failures after which a model counts as down and gets only probes.",
     )
 
+    context: ContextSettings = Field(
+        default=ContextSettings(),
+        description="Contexts: a language model writes a sentence about each chunk, which is "
+        "embedded and searched with it. `model` is that of new projects, a LiteLLM name whose key "
+        "is in the provider's own variable; empty: none. `budget_usd_per_day` limits the cost of "
+        "all projects.",
+        examples=['{"model": "openai/gpt-4o-mini", "budget_usd_per_day": 2}'],
+    )
+
     concurrency: PositiveInt = Field(default=2, description="Batches processed at once, per lane.")
     query_concurrency: PositiveInt = Field(default=16, description="Queries processed at once.")
     batch_documents: PositiveInt = Field(default=64, description="Documents per indexing batch.")
@@ -309,6 +341,11 @@ class Settings(BaseSettings):
     def home_directory(self) -> Path:
         """``home`` as an absolute path, with ``~`` expanded."""
         return self.home.expanduser().absolute()
+
+    @property
+    def chosen_partitions(self) -> int | None:
+        """``partitions`` if it is set. None means that the number of the deployment applies."""
+        return self.partitions if "partitions" in self.model_fields_set else None
 
     @property
     def archive_location(self) -> str:

@@ -39,7 +39,9 @@ class ChunkWrite:
     private document, of its agent: under one model, equal hashes have equal vectors. ``content`` is
     the source text itself. Without a ``vector``, the chunk gets the cached vector of its text, or
     stays pending until it has one. With an empty ``model``, it gets no vector. ``locator`` is its
-    place in a document that is not text, as ``content.places`` makes it.
+    place in a document that is not text, as ``content.places`` makes it. ``is_example``: it is a
+    code example, which only a search for examples returns; ``language`` is that of its code, and
+    ``surroundings`` is text around it, by which it is found too.
     """
 
     ordinal: int
@@ -55,6 +57,9 @@ class ChunkWrite:
     heading_path: tuple[str, ...] = ()
     header: str = ""
     locator: Mapping[str, Any] | None = None
+    is_example: bool = False
+    language: str | None = None
+    surroundings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,11 @@ class DocumentWrite:
     cost_usd: float = 0.0
     expected_hash: str | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def code_examples(self) -> int:
+        """Number of the chunks that are code examples."""
+        return sum(chunk.is_example for chunk in self.chunks)
 
     @property
     def log_position(self) -> LogPosition:
@@ -174,7 +184,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A stored chunk with the attributes of its document that a citation needs."""
+    """A stored chunk with the attributes of its document that a citation needs.
+
+    ``kind`` is that of the document, or ``code_example``. Only an example may have a ``language``
+    and ``surroundings``.
+    """
 
     chunk_id: int
     document_id: int
@@ -192,6 +206,8 @@ class ChunkRow:
     permalink_template: str | None
     metadata: Mapping[str, Scalar]
     tokens: int
+    language: str | None = None
+    surroundings: str = ""
 
 
 def locator_text(locator: Mapping[str, Any] | None) -> str | None:

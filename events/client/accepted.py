@@ -1,9 +1,14 @@
-"""Changes that gateways have accepted. A gateway may not read the log, so it notes their tokens."""
+"""Changes that were published: those that gateways have accepted, and those of an event id.
+
+A gateway may not read the log. So it notes the tokens of the changes that it accepts, and finds all
+others by the record of their event id, which every publisher keeps to publish an event once.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import Redis
@@ -13,6 +18,7 @@ from events.names import LogPosition, Names
 from events.server.connection import redis_errors
 from events.server.scripts import NoteTokens
 from events.streams.entries import order
+from runtime.errors import MalformedEvent
 
 __all__ = ["AcceptedChanges"]
 
@@ -52,6 +58,34 @@ class AcceptedChanges:
             text: Any = await self._redis.get(self._key(project, token))
         return text is not None and token.encode() in text.split()
 
+    async def tokens_of(self, project: str, event_id: str) -> list[str]:
+        """Tokens of the changes that any publisher published under an event id in 24 hours.
+
+        There are several if the id was used for documents of several partitions. Signed changes are
+        absent: only their publisher can name the records of their ids.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        keys = [
+            self._names.seen(project, event_id, partition)
+            for partition in range(self._names.partitions)
+        ]
+        with redis_errors():
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for key in keys:
+                    pipeline.get(key)
+                records: list[bytes | None] = await pipeline.execute()
+        return [token for record in records if record and (token := _token(record))]
+
     def _key(self, project: str, token: str) -> str:
         milliseconds, _ = order(LogPosition.from_token(token).entry_id)
         return self._names.gateway(f"{project}.{milliseconds // _GROUP_MILLISECONDS}", "accepted")
+
+
+def _token(record: bytes) -> str | None:
+    """Token in the record of an event id; None for other bytes, which any publisher may write."""
+    token = record.partition(b" ")[0].decode(errors="replace")
+    with suppress(MalformedEvent):
+        return LogPosition.from_token(token).token
+    return None

@@ -9,7 +9,6 @@ import typer
 from pydantic import ValidationError
 
 from events.models import Filters, Kind, QueryAnswer, first_problem
-from gateway.answer_view import print_answer
 from gateway.clients import open_client
 from gateway.output import print_json, stdout
 from gateway.servers import stack
@@ -41,6 +40,10 @@ def command(
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
+    examples: Annotated[
+        bool,
+        typer.Option("--examples", help="Search code examples in documents, and nothing else."),
+    ] = False,
     collection: Annotated[
         list[str] | None, typer.Option(help="Only documents of this collection.")
     ] = None,
@@ -62,7 +65,8 @@ def command(
     """Ask a question and print the best results with their citations."""
     if vectors and min_event is None:
         raise UsageError("--vectors needs --min-event", "give the token of the change to wait for")
-    filters = _filters(kinds=kind or (), collections=collection or (), uri_prefix=under)
+    kinds = [*(kind or ()), *([Kind.CODE_EXAMPLE] if examples else [])]
+    filters = _filters(kinds=kinds, collections=collection or (), uri_prefix=under)
     query = {
         "agent": agent,
         "limit": limit,
@@ -79,6 +83,8 @@ def command(
     if json:
         print_json(answer.model_dump(mode="json", exclude_none=True))
     else:
+        from gateway.answer_view import print_answer  # noqa: PLC0415  # the terminal's library
+
         print_answer(stdout(), answer, text, explain=explain)
 
 

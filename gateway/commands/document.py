@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 _PAGE = 1_000
 _AFTER_ALL_AGENTS = chr(0x10FFFF)
-_CHUNK_FIELDS = ("start_line", "end_line", "page", "symbol", "heading_path", "tokens", "content")
+_CHUNK_FIELDS = (
+    *("start_line", "end_line", "page", "symbol", "heading_path", "tokens", "content"),
+    *("is_example", "language"),
+)
 
 command = typer.Typer(rich_markup_mode=None)
 
@@ -111,7 +114,8 @@ def show(
     for chunk in chunks:
         lines = f"{chunk['start_line']}-{chunk['end_line']}"
         heading = " > ".join([*chunk["heading_path"], *filter(None, [chunk["symbol"]])])
-        typer.echo(printable(f"\n--- lines {lines}  {heading}".rstrip()))
+        part = "code example, lines" if chunk["is_example"] else "lines"
+        typer.echo(printable(f"\n--- {part} {lines}  {heading}".rstrip()))
         typer.echo(printable(chunk["content"]))
 
 
@@ -273,6 +277,7 @@ def _plain(document: DocumentRow) -> dict[str, Any]:
         "kind": document.kind,
         "title": document.title,
         "chunks": document.chunks,
+        "examples": document.examples,
         "pending": document.pending,
         "commit": document.commit,
         "published_at": document.published_at.isoformat(),

@@ -63,7 +63,7 @@ GenerationArgument = Annotated[int, typer.Argument(metavar="ID", help="Id from `
 
 @command.callback(invoke_without_command=True)
 def replay(
-    context: typer.Context,
+    typed: typer.Context,
     project: ProjectOption = None,
     since: Annotated[
         str | None,
@@ -89,6 +89,15 @@ def replay(
             metavar="VERSION[:TOKENS]", help="Chunk with this version, at most TOKENS per chunk."
         ),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL|off", help="Language model that writes a context for each chunk."
+        ),
+    ] = None,
+    refresh_context: Annotated[
+        bool, typer.Option("--refresh-context", help="Ask for all contexts again.")
+    ] = False,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be embedded; write nothing.")
     ] = False,
@@ -109,13 +118,21 @@ def replay(
 
     The live index keeps serving if this fails. Run the command again to resume.
     """
-    if context.invoked_subcommand is not None:
+    if typed.invoked_subcommand is not None:
         return
     if gate is None and max_drop is not None:
         raise UsageError("--max-drop needs --gate", "name the directory with its questions")
     if replay_id is not None and project is None:
         raise UsageError("--id needs --project", "name the project of the replay")
-    choice = Choice(since, kind and kind.value, collection, model, chunking)
+    choice = Choice(
+        since,
+        kind and kind.value,
+        collection,
+        model,
+        chunking,
+        context=context,
+        refresh_context=refresh_context or None,
+    )
     if dry:
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show, replay_id))
         print_plans(plans, json)

@@ -28,9 +28,11 @@ __all__ = ["command"]
 _SHORTEST_SECONDS = 0.2
 _LONGEST_SECONDS = 3600.0
 
-_MADE_BY = ("generation", "generations", "model", "models", "chunking")
-"""Columns about the recipe of an index: a second table, because one would exceed 80 columns."""
+_MADE_BY = ("generation", "generations", "model", "models", "chunking", "examples")
+"""Columns about the recipe of an index, and the code examples that its chunking makes: a second
+table, because one would exceed 80 columns."""
 
+_CONTEXTS = ("context", "contexts_waiting", "contexts_without")
 _JSON_ONLY = ("tombstones", "outcomes", "coverage")
 
 
@@ -109,11 +111,16 @@ def _print(console: Console, status: StatusReport) -> None:
         typer.echo("no projects yet: `headrace sync PATH` creates one")
         return
     plain = status.to_json()
-    console.print(table(plain["projects"], leave_out=(*_MADE_BY, *_JSON_ONLY)))
+    console.print(table(plain["projects"], leave_out=(*_MADE_BY, *_CONTEXTS, *_JSON_ONLY)))
     console.print()
     columns = ("project", *_MADE_BY)
     chosen = [{column: row[column] for column in columns} for row in plain["projects"]]
     console.print(table(chosen, leave_out=("models",)))
+    written = [row for row in plain["projects"] if row["context"]]
+    if written:
+        console.print()
+        shown = ("project", *_CONTEXTS)
+        console.print(table([{column: row[column] for column in shown} for row in written]))
     console.print()
     console.print("archive:")
     console.print(table(plain["archiver"], leave_out=("partition",)))

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from events.client.publisher import Receipt
+from events.fields import Batch
 from events.models import (
     DocumentChange,
     DocumentChanged,
     DocumentIndexed,
+    DocumentKind,
     DocumentRejected,
-    Kind,
     first_problem,
 )
 from events.names import Lane
@@ -69,9 +70,10 @@ class ReceiptBody(BaseModel):
 
 
 class Receipts(BaseModel):
-    """Confirmations in the order of the changes."""
+    """Confirmations in the order of the changes, and the batch that the request named."""
 
     receipts: list[ReceiptBody]
+    batch: str | None = None
 
 
 class Move(BaseModel):
@@ -89,7 +91,7 @@ class DocumentOptions(BaseModel):
     PREFIXED: ClassVar = (_META + ANY_NAME,)
 
     uri: str
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     title: str | None = None
     collection: list[str] = []
     commit: str | None = None
@@ -194,19 +196,21 @@ async def publish_changes(
     caller: CallerOf,
     services: ServicesOf,
     lane: Lane = Lane.LIVE,
+    batch: Batch | None = None,
 ) -> Receipts:
     """Publish up to 1,000 CloudEvents: one, a batch, or one per line.
 
-    The id of an event makes it safe to repeat the request. If the request fails, some of its
-    events may be published; repeat all of them.
+    `batch` names the import of the events that have no attribute `batch` themselves. The id of an
+    event makes it safe to repeat the request. If the request fails, some of its events may be
+    published; repeat all of them.
     """
     caller.require(Right.PUBLISH)
     caller.scope(project)
     changes = [
-        _event(fields, project, index) for index, fields in enumerate(await _fields(request))
+        _event(fields, project, batch, index) for index, fields in enumerate(await _fields(request))
     ]
     receipts = await services.knowledge.publish_many(caller, changes, lane=lane)
-    return Receipts(receipts=[ReceiptBody.of(receipt) for receipt in receipts])
+    return Receipts(receipts=[ReceiptBody.of(receipt) for receipt in receipts], batch=batch)
 
 
 async def _publish(
@@ -309,7 +313,7 @@ def _binary(request: Request, data: Any) -> dict[str, Any]:
     return attributes | {"data": data}
 
 
-def _event(fields: dict[str, Any], project: str, index: int) -> DocumentChanged:
+def _event(fields: dict[str, Any], project: str, batch: str | None, index: int) -> DocumentChanged:
     data = fields.get("data")
     if isinstance(data, dict):
         if data.setdefault("project", project) != project:
@@ -317,6 +321,8 @@ def _event(fields: dict[str, Any], project: str, index: int) -> DocumentChanged:
                 f"event {index} is for another project than the path", f"use {project!r}"
             )
         fields = {"type": DocumentChanged.TYPE} | fields
+    if batch is not None and fields.get("batch") is None:
+        fields = fields | {"batch": batch}
     try:
         return DocumentChanged.model_validate(fields)
     except ValidationError as error:

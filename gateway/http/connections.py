@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import Any, Final
 
 import h11
@@ -53,6 +54,9 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
+        # asyncio does so only for sockets whose protocol number is set; a response of two parts
+        # would wait 40 ms for an acknowledgement
+        transport.get_extra_info("socket").setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         super().connection_made(transport)
         self._watch()
 

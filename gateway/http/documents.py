@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from events.models import Kind
+from events.models import DocumentKind
 from gateway.http.services import CallerOf, KeyedRoute, ServicesOf
 from runtime.errors import UnknownProject, UsageError
 from store.views.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
@@ -34,7 +34,7 @@ class DocumentSelection(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     prefix: str | None = None
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     collection: str | None = None
     source: str | None = None
     after: str | None = None

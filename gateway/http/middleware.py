@@ -249,8 +249,14 @@ class RequestLog:
         headers, method = Headers(scope=scope), scope["method"]
         method = method if method in _METHODS else "other"
         scope["headrace.request_id"] = request_id = _request_id(headers.get("x-request-id", ""))
-        status = 500
+        status, body_bytes = 500, 0
         began = time.perf_counter()
+
+        async def counted() -> Message:
+            nonlocal body_bytes
+            message = await receive()
+            body_bytes += len(message.get("body", b""))
+            return message
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -266,7 +272,7 @@ class RequestLog:
         try:
             with traces.span(method, "server", parent=caller if caller.is_valid else None) as span:
                 try:
-                    await self._app(scope, receive, send_with_id)
+                    await self._app(scope, counted, send_with_id)
                 finally:
                     route = getattr(scope.get("route"), "path", None) or "none"
                     span.rename(f"{method} {route}")
@@ -276,6 +282,8 @@ class RequestLog:
             seconds = time.perf_counter() - began
             metrics.HTTP_REQUESTS.inc(route=route, method=method, status=str(status))
             metrics.HTTP_REQUEST_SECONDS.observe(seconds, span, route=route, method=method)
+            if body_bytes:
+                metrics.HTTP_BODY_BYTES.inc(body_bytes, route=route, method=method)
             log.info(
                 "http.request",
                 method=method,

@@ -69,7 +69,7 @@ _DOCUMENT = RouteDescription(
 )
 _CHANGES = RouteDescription(
     Right.PUBLISH,
-    {},
+    {"batch": "spring-import"},
     [
         {
             "id": "import-2",
@@ -107,7 +107,9 @@ ROUTES: Mapping[str, RouteDescription] = {
     ),
     f"POST {_PROJECT}/changes": _CHANGES,
     f"GET {_PROJECT}/changes": _route(Right.READ, state="indexed", limit=20),
-    f"GET {_PROJECT}/change": _route(Right.READ, token=_TOKEN, prefer="wait=5"),
+    f"GET {_PROJECT}/change": RouteDescription(
+        Right.READ, {"token": _TOKEN, "prefer": "wait=5"}, errors=(409,)
+    ),
     f"GET {_PROJECT}/batch/{{batch}}": _route(Right.READ, batch="sync-1"),
     "GET /v1/projects": _route(Right.READ),
     f"GET {_PROJECT}": _route(Right.READ),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from events.models import Kind
+from events.models import DocumentKind
 from events.replays import ReplayState
 from events.streams.letter_selection import LetterCount, LetterOutcome
 from gateway.auth.callers import Caller, Right
@@ -61,7 +61,7 @@ class ReplayOptions(BaseModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     chunking: Annotated[str, Field(min_length=1, max_length=40)] | None = None
     since: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     collection: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     gate: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     max_drop: Annotated[float, Field(ge=0, le=1)] | None = None

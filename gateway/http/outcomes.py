@@ -38,19 +38,26 @@ class BatchBody(BaseModel):
 @router.get("/change")
 async def show_change(
     project: str,
-    token: str,
     caller: CallerOf,
     services: ServicesOf,
+    token: str | None = None,
+    event_id: str | None = None,
     prefer: Annotated[str | None, Header(examples=["wait=5"])] = None,
 ) -> ChangeRow | WaitingChange:
     """Show the outcome of a change; with `Prefer: wait=N`, wait up to N seconds for it.
 
-    The state is `waiting` from when a gateway has accepted the change, for 24 hours at most, until
-    a worker has handled it.
+    It is named by its token, or by its event id within 24 hours, unless it is signed. The state is
+    `waiting` until a worker has handled it. A token that no gateway has accepted in the last 24
+    hours is unknown until then; an event id is known from any publisher.
     """
-    services.knowledge.reading(caller, project)
-    _check_token(token)
-    return await services.knowledge.change(caller, project, token, wait=wait_of(prefer))
+    knowledge, wait = services.knowledge, wait_of(prefer)
+    knowledge.reading(caller, project)
+    if token is not None and event_id is None:
+        _check_token(token)
+        return await knowledge.change(caller, project, token, wait=wait)
+    if event_id is not None and token is None:
+        return await knowledge.change_of_event(caller, project, event_id, wait=wait)
+    raise UsageError("a change is named by its token or by its event id", "give one of both")
 
 
 @router.get("/changes")

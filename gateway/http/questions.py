@@ -13,8 +13,7 @@ from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
 from gateway.http.streams import EVENT_STREAM, question_stream
-from gateway.knowledge import Question
-from runtime import protocol_limits
+from gateway.knowledge import Question, QuestionOptions
 from runtime.errors import HeadraceError
 
 __all__ = ["router"]
@@ -25,20 +24,13 @@ _MARKDOWN = "text/markdown"
 _USUAL_CONTEXT = 4_000
 
 
-class QuestionLine(BaseModel):
+class QuestionLine(QuestionOptions):
     """A question in the address of a request, for a shell or a browser."""
 
-    model_config = ConfigDict(extra="forbid")
-
     q: str
-    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
-    mode: str = "hybrid"
     under: str | None = None
-    kind: list[Kind] = []
-    collection: list[str] = []
-    min_event: str | None = None
-    explain: bool = False
-    context_tokens: int | None = None
+    kind: tuple[Kind, ...] = ()
+    collection: tuple[str, ...] = ()
 
 
 class Questions(BaseModel):
@@ -78,10 +70,8 @@ async def ask_line(
     services: ServicesOf,
 ) -> Response:
     """Ask a question by the address alone."""
-    fields = line.model_dump(exclude={"q", "under", "kind", "collection"})
-    filters = Filters(
-        kinds=tuple(line.kind), collections=tuple(line.collection), uri_prefix=line.under
-    )
+    fields = line.model_dump(include=set(QuestionOptions.model_fields))
+    filters = Filters(kinds=line.kind, collections=line.collection, uri_prefix=line.under)
     question = Question.model_validate(fields | {"text": line.q, "filters": filters})
     return await _answer(request, services, caller, project, question)
 

@@ -13,7 +13,15 @@ from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 
-from events.models import DocumentIndexed, DocumentRejected, Filters, Kind, Scalar, SearchResult
+from events.models import (
+    DocumentIndexed,
+    DocumentKind,
+    DocumentRejected,
+    Filters,
+    Kind,
+    Scalar,
+    SearchResult,
+)
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange
 from gateway.http.services import CallerOf, KeyedRoute, ServicesOf
@@ -39,7 +47,7 @@ class _Body(BaseModel):
 class IndexRequest(_Body):
     """A document to index. Without content, it is read from the directory of the gateway."""
 
-    source_type: Kind
+    source_type: DocumentKind
     source_path: Annotated[str, Field(min_length=1, max_length=2048)]
     content: str | None = None
     metadata: dict[str, Scalar] = {}
@@ -58,7 +66,7 @@ class IndexResponse(BaseModel):
 class RetrieveFilters(_Body):
     """Conditions on the sources of the results; all must hold."""
 
-    source_type: Kind | list[Kind] | None = None
+    source_type: DocumentKind | list[DocumentKind] | None = None
     source_path: str | None = None
     metadata: dict[str, Scalar] = {}
 

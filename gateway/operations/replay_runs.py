@@ -150,7 +150,9 @@ def generations_table(generations: Sequence[ListedGeneration]) -> Table:
         when = f"{(generation.switched_at or generation.created_at).astimezone(UTC):%m-%d %H:%M}"
         sizes = f"{row.documents:,}", f"{row.chunks:,}"
         identity = row.project, str(generation.id), generation.state
-        cells = (*identity, ", ".join(models), recipe.chunking, *sizes, when)
+        strategies = sorted(recipe.strategies.items())
+        chunking = [recipe.chunking, *(f"{name or 'others'}: {of}" for name, of in strategies)]
+        cells = (*identity, ", ".join(models), ", ".join(chunking), *sizes, when)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
@@ -200,9 +202,10 @@ def _state_line(state: ReplayState) -> str:
 def _plan_line(plan: Estimate) -> str:
     cost = "unknown cost" if plan.cost_usd is None else f"${plan.cost_usd:,.4f}"
     refused = f"; {plan.refused:,} documents can't be processed" if plan.refused else ""
+    sentences = f" besides {plan.sentences:,} sentences" if plan.sentences else ""
     return (
         f"{plan.project}: {plan.documents:,} documents, {plan.chunks:,} chunks: "
-        f"{plan.reused:,} have a vector, {plan.embedded:,} would be embedded "
+        f"{plan.reused:,} have a vector, {plan.embedded:,} would be embedded{sentences} "
         f"({plan.tokens:,} tokens, {cost}), in about {plan.seconds:,.0f} s{refused}"
     )
 

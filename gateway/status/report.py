@@ -31,6 +31,7 @@ class _Project(ProjectStatistics):
     model: str
     models: Mapping[str, str]
     chunking: str
+    context: str
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,12 @@ async def read_status(
 
 async def _read_project(database: Database, name: str, project_id: int) -> _Project:
     async with database.scope(project_id, EVERY_AGENT) as connection:
-        recipe = (await catalog.live(connection, project_id)).recipe
+        live = await catalog.live(connection, project_id)
         counts = await statistics.measure(connection, project_id, name)
     return _Project(
-        **asdict(counts), model=recipe.model, models=dict(recipe.models), chunking=recipe.chunking
+        **asdict(counts),
+        model=live.recipe.model,
+        models=dict(live.recipe.models),
+        chunking=live.recipe.chunking,
+        context=live.recipe.context,
     )

@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 from events.server.connection import MemoryUse
 from events.streams.backlog import Backlog
 from gateway.status import rows
+from runtime.metrics import CONTEXTS_POSTPONED
 
 __all__ = ["SILENT_SECONDS", "alarms"]
 
 SILENT_SECONDS = 10.0
 """A worker without a heartbeat for this long counts as silent; workers beat every two seconds."""
 
+_BUDGET = {
+    "budget": "the budget of the day is spent; they get them tomorrow (UTC), or raise "
+    "`budget_usd_per_day` in HEADRACE_CONTEXT",
+    "price": "the price of the language model is not known, so its budget cannot be kept; remove "
+    "`budget_usd_per_day` from HEADRACE_CONTEXT",
+}
 _LATE_SECONDS = 1.0
 _READERS = {"document.changed": "indexer", "document.chunked": "embedder", "query": "answerer"}
 
@@ -26,6 +33,7 @@ def alarms(snapshot: rows.Snapshot) -> list[str]:
         *_silent(snapshot.workers),
         *_models(snapshot.models),
         *_providers(snapshot.providers),
+        *_contexts(alive),
         *_dead_letters(snapshot.streams),
         *_late(alive),
         *_versions(alive),
@@ -65,8 +73,8 @@ def _models(models: Sequence[rows.Model]) -> Iterator[str]:
         if model.down_in:
             where = f"{model.down_in} of {model.workers} workers"
             yield (
-                f"model {model.model} is down for {where}: vectors wait, keyword search works: "
-                f"{model.reason}"
+                f"model {model.model} is down for {where}: vectors wait (or contexts, if it "
+                f"writes them), keyword search works: {model.reason}"
             )
 
 
@@ -78,6 +86,15 @@ def _providers(providers: Sequence[rows.Provider]) -> Iterator[str]:
         elif provider.waiting:
             waiting = f"{provider.waiting} requests wait"
             yield f"{waiting} for the rate limit of provider {provider.provider}"
+
+
+def _contexts(alive: Sequence[rows.Worker]) -> Iterator[str]:
+    for reason, cause in _BUDGET.items():
+        series = f"{CONTEXTS_POSTPONED.name}{{reason={reason}}}"
+        # only one worker writes contexts at a time, and the others may have counted before
+        documents = max((int(worker.metrics.get(series, 0)) for worker in alive), default=0)
+        if documents:
+            yield f"{documents:,} documents go without contexts for now: {cause}"
 
 
 def _dead_letters(streams: Sequence[Backlog]) -> Iterator[str]:

@@ -33,6 +33,7 @@ class SyncReport:
         batch: the batch that records this sync; that of an earlier one, if nothing was published.
         older_than: the indexed commit if it is newer than the source's; then nothing is published.
         uncommitted: number of files that differ from the commit.
+        cut_by_topic: an estimate is for documents whose sentences are embedded besides the chunks.
     """
 
     source: str
@@ -51,6 +52,7 @@ class SyncReport:
     uncommitted: int = 0
     older_than: str | None = None
     batch: str | None = None
+    cut_by_topic: bool = False
     rejected: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     skipped_paths: dict[str, str] = field(default_factory=dict)
@@ -103,6 +105,11 @@ def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
         yield (
             f"{omitted}rejected changes are published again when the file changes, or with --full; "
             "`headrace dead list` shows them"
+        )
+    if report.cut_by_topic:
+        yield (
+            "these documents are cut by topic: the sentences of long paragraphs are embedded "
+            "besides the chunks, so their indexing may cost twice as much"
         )
     if report.uncommitted:
         files = "1 file has" if report.uncommitted == 1 else f"{report.uncommitted:,} files have"

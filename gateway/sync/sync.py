@@ -19,6 +19,7 @@ from gateway.sync.batch import SyncBatch
 from gateway.sync.ownership import Lease, check_owners, hold_lease
 from gateway.sync.publisher import Outcomes, publish_changes
 from gateway.sync.report import SyncReport
+from processors.chunking.strategies import AUTO, SEMANTIC
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from sources import Basis, IndexedDocument, Listing, SizeLimits, Source, State, Sync
@@ -236,6 +237,10 @@ async def preview_sync(
     report.published = len(steps) - report.deleted
     steps = [step.below(registered.uri_prefix) for step in steps]
     report.uncommitted = comparison.uncommitted
+    if report.published:
+        live = await store.live(destination.project)
+        strategy = live.recipe.strategy_of(destination.collections) if live else AUTO
+        report.cut_by_topic = strategy == SEMANTIC
     return report, steps
 
 

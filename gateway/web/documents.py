@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from events.models import Kind
+from events.models import DOCUMENT_KINDS
 from gateway.web.highlights import Line, highlighted
 from gateway.web.presentation import address, outside_link
 from gateway.web.visits import Problem, Visit
@@ -22,7 +22,7 @@ _LINES = 600
 _CHUNKS = 200
 _CHANGES = 20
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-_KINDS = tuple(kind.value for kind in Kind)
+_KINDS = tuple(kind.value for kind in DOCUMENT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ async def show_document(visit: Visit) -> Response:
         "document.html",
         document=document,
         text=text,
-        rows=_rows(lines, marked, chunks),
+        rows=_rows(lines, marked, [chunk for chunk in chunks if not chunk.is_example]),
         marked=marked,
         chunks=chunks,
         changes=await _changes(visit, uri),

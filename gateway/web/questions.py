@@ -213,7 +213,7 @@ def _result(
     lines = highlighted(
         result.content,
         source.uri,
-        result.kind,
+        "text" if result.kind is Kind.CODE_EXAMPLE else result.kind,
         first=source.start_line,
         spans=spans or word_spans(result.content, question),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
+from content.places import rendered
 from events.models import (
     Citation,
     Kind,
@@ -53,8 +54,16 @@ class Assembler:
         """
         ids = [chunk.chunk_id for chunk in ranked]
         rows = await self._search.rows(generation, query.agent, ids)
+        contexts: Mapping[int, str] = {}
+        if query.explain and generation.recipe.context:
+            contexts = await self._search.contexts(generation, query.agent, ids)
         results = tuple(
-            _result(rows[chunk.chunk_id], chunk, term_weights if query.explain else None)
+            _result(
+                rows[chunk.chunk_id],
+                chunk,
+                term_weights if query.explain else None,
+                contexts.get(chunk.chunk_id, ""),
+            )
             for chunk in ranked
             if chunk.chunk_id in rows
         )
@@ -75,29 +84,38 @@ class Assembler:
 
 def _passage(number: int, result: SearchResult) -> str:
     citation = result.citation
-    return f"[{number}] {citation.place}\n{result.content}"
+    return f"[{number}] {citation.place}\n{result.rendered or result.content}"
 
 
-def _result(row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None) -> SearchResult:
+def _result(
+    row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None, context: str
+) -> SearchResult:
     scores = Scores(vector=fused.vector, keyword=fused.keyword, fused=fused.score)
+    readable = rendered(row.content, row.locator)
     return SearchResult(
         chunk_id=row.chunk_id,
         content=row.content,
+        rendered=readable if readable != row.content else None,
         kind=Kind(row.kind),
         title=row.title,
+        language=row.language,
         citation=_citation(row),
         scores=scores,
         match_type=fused.match_type,
         metadata=dict(row.metadata),
-        explanation=None if explained is None else _explanation(scores),
-        matches=None if explained is None else _matches(row, explained),
+        explanation=None if explained is None else _explanation(scores, context),
+        matches=None if explained is None else _matches(row, explained, context),
     )
 
 
-def _matches(row: ChunkRow, weights: Mapping[str, float]) -> tuple[TermMatch, ...]:
+def _matches(row: ChunkRow, weights: Mapping[str, float], context: str) -> tuple[TermMatch, ...]:
     """Terms that a chunk is found by, the rarest first."""
     places = places_of(row.content, weights)
-    about = [about_document(row.uri, row.title), about_chunk(row.symbol, row.heading_path)]
+    about = [
+        about_document(row.uri, row.title),
+        about_chunk(row.symbol, row.heading_path, context),
+        row.surroundings,
+    ]
     occurring = places.keys() | {term for text in about for term in terms(text)}
     return tuple(
         TermMatch(
@@ -140,12 +158,14 @@ def _page_box(box: Sequence[float]) -> PageBox:
 
 
 def permalink(row: ChunkRow) -> str | None:
-    """Fill the document's permalink template, if it has one, with the place of a chunk.
+    """Fill the document's permalink template with the place of a chunk.
 
-    The placeholders are ``{commit}``, ``{path}``, ``{start}``, ``{end}`` and ``{fragment}``.
+    Without a template, it is the address that the document itself gives for the place: that of a
+    message in the export of a chat. A template takes precedence, since its publisher is known. The
+    placeholders are ``{commit}``, ``{path}``, ``{start}``, ``{end}`` and ``{fragment}``.
     """
     if row.permalink_template is None:
-        return None
+        return (row.locator or {}).get("permalink")
     start_line, end_line = _lines(row)
     fragment = (row.locator or {}).get("fragment", "")
     values = {
@@ -161,12 +181,14 @@ def permalink(row: ChunkRow) -> str | None:
     return link
 
 
-def _explanation(scores: Scores) -> str:
+def _explanation(scores: Scores, context: str) -> str:
     parts = [
         _describe_retriever("meaning", "cosine", scores.vector),
         _describe_retriever("words", "BM25", scores.keyword),
         f"together {scores.fused:.3f}",
     ]
+    if context:
+        parts.append(f"context: {context}")
     return "; ".join(parts)
 
 

@@ -10,6 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from store.documents.costs import Usage
+
 __all__ = ["Embedder", "Embeddings", "Urgency"]
 
 
@@ -23,11 +25,15 @@ class Urgency(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Unit vectors, float32 of shape (texts, dimensions), in the order of the texts."""
+    """Unit vectors, float32 of shape (texts, dimensions), in the order of the texts.
+
+    ``usage`` is for the ledger of costs. It is None for a model that runs in this process.
+    """
 
     vectors: npt.NDArray[np.float32]
     tokens: int
     cost_usd: float = 0.0
+    usage: Usage | None = None
 
 
 class Embedder(Protocol):

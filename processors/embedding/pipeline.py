@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -58,22 +58,30 @@ class Embedding:
             raise failure
 
     async def _embed(self, project: str, generation_id: int, group: Sequence[Chunked]) -> None:
-        """Embed a group, and report each change once it is complete: a batch may take minutes."""
+        """Embed a group, and report the changes that a page completes: a batch may take minutes."""
         waiting: defaultdict[LogPosition, list[Chunked]] = defaultdict(list)
         for delivery in group:
             waiting[_log_position(delivery)].append(delivery)
         pages = self._stage.run(project, generation_id, list(waiting), _urgency(group))
         async for complete in pages:
-            for log_position, cost in complete.items():
-                await self._finish(waiting.pop(log_position, []), cost)
-        for deliveries in waiting.values():
-            await self._finish(deliveries, EmbeddingCost())
+            costs = {
+                delivery: cost
+                for log_position, cost in complete.items()
+                for delivery in waiting.pop(log_position, [])
+            }
+            if costs:
+                await self._finish(costs)
+        without_work = {
+            delivery: EmbeddingCost() for deliveries in waiting.values() for delivery in deliveries
+        }
+        if without_work:
+            await self._finish(without_work)
 
     @staged("report")
-    async def _finish(self, deliveries: Sequence[Chunked], cost: EmbeddingCost) -> None:
-        await self._outcomes.publish([_outcome(delivery, cost) for delivery in deliveries])
+    async def _finish(self, costs: Mapping[Chunked, EmbeddingCost]) -> None:
+        await self._outcomes.publish([_outcome(*pair) for pair in costs.items()])
         failpoint("embedding.reported")
-        for delivery in deliveries:
+        for delivery in costs:
             delivery.acknowledge()
 
 

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import structlog
 
+from events.names import LogPosition
 from processors.embedders.embedder import Embedder, Urgency
 from processors.indexing.preparation import CutDocument, EmbeddedDocument
 from runtime import metrics, traces
 from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
 from runtime.traces import staged
+from store.documents.costs import Share, Usage, divide, divide_usage
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.store import Store
@@ -31,14 +33,11 @@ __all__ = [
     "Embedded",
     "LiveEmbedding",
     "Models",
-    "Share",
     "SharedEmbedding",
-    "divide",
 ]
 
 log = structlog.get_logger(__name__)
 
-Payer = TypeVar("Payer", bound=Hashable)
 Key = tuple[str, str, bytes]
 """Project, model and content hash."""
 
@@ -68,32 +67,6 @@ class Embedded:
         self.refused |= other.refused
 
 
-@dataclass
-class Share:
-    """One payer's part of the texts sent to a model, and of their cost."""
-
-    texts: int = 0
-    tokens: float = 0.0
-    cost_usd: float = 0.0
-
-
-def divide(
-    texts: Mapping[bytes, str], payers: Mapping[bytes, Payer], tokens: int, cost_usd: float
-) -> dict[Payer, Share]:
-    """Divide a total among payers by length of text, as models report totals only.
-
-    ``texts`` and ``payers`` are by content hash.
-    """
-    total = sum(map(len, texts.values())) or 1
-    shares: defaultdict[Payer, Share] = defaultdict(Share)
-    for content_hash, text in texts.items():
-        share = shares[payers[content_hash]]
-        share.texts += 1
-        share.tokens += tokens * len(text) / total
-        share.cost_usd += cost_usd * len(text) / total
-    return shares
-
-
 class SharedEmbedding:
     """Embeds texts and puts their vectors into the project's cache.
 
@@ -106,11 +79,17 @@ class SharedEmbedding:
         self._in_flight: dict[Key, asyncio.Future[Embedded]] = {}
 
     async def embed(
-        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+        self,
+        project: str,
+        model: str,
+        texts: Mapping[bytes, str],
+        urgency: Urgency,
+        payers: Mapping[bytes, LogPosition],
     ) -> Embedded:
         """Embed texts by content hash; afterwards the cache has every vector but the refused ones.
 
         Texts of other calls are counted by those calls. Vectors made before a failure stay cached.
+        ``payers``: change that each text is embedded for, by content hash.
 
         Raises:
             Unavailable: the model or a server is down, or the call that embeds a text has failed.
@@ -126,7 +105,9 @@ class SharedEmbedding:
             for content_hash, text in texts.items()
             if (project, model, content_hash) not in self._in_flight
         }
-        total = await self._embed(project, model, new_texts, urgency) if new_texts else Embedded()
+        total = Embedded()
+        if new_texts:
+            total = await self._embed(project, model, new_texts, urgency, payers)
         # shielded: a caller that is cancelled must not cancel the others' future
         for part in await asyncio.gather(*map(asyncio.shield, others)):
             total.refused |= {
@@ -137,13 +118,18 @@ class SharedEmbedding:
         return total
 
     async def _embed(
-        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+        self,
+        project: str,
+        model: str,
+        texts: Mapping[bytes, str],
+        urgency: Urgency,
+        payers: Mapping[bytes, LogPosition],
     ) -> Embedded:
         future: asyncio.Future[Embedded] = asyncio.get_running_loop().create_future()
         keys = [(project, model, content_hash) for content_hash in texts]
         self._in_flight |= dict.fromkeys(keys, future)
         try:
-            total = await self._embed_parts(project, model, texts, urgency)
+            total = await self._embed_parts(project, model, texts, urgency, payers)
         except BaseException as error:
             _fail(future, error)
             raise
@@ -155,13 +141,18 @@ class SharedEmbedding:
                 del self._in_flight[key]
 
     async def _embed_parts(
-        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+        self,
+        project: str,
+        model: str,
+        texts: Mapping[bytes, str],
+        urgency: Urgency,
+        payers: Mapping[bytes, LogPosition],
     ) -> Embedded:
         """Embed all parts at once. If one fails, the others are completed: they are paid for."""
         embedder = await self._models.embedder(model)
         parts = _parts(texts, embedder.texts_per_call)
         results = await asyncio.gather(
-            *(self._embed_part(project, embedder, part, urgency) for part in parts),
+            *(self._embed_part(project, embedder, part, urgency, payers) for part in parts),
             return_exceptions=True,
         )
         total = Embedded()
@@ -172,19 +163,25 @@ class SharedEmbedding:
         return total
 
     async def _embed_part(
-        self, project: str, embedder: Embedder, texts: Mapping[bytes, str], urgency: Urgency
+        self,
+        project: str,
+        embedder: Embedder,
+        texts: Mapping[bytes, str],
+        urgency: Urgency,
+        payers: Mapping[bytes, LogPosition],
     ) -> Embedded:
         try:
             with traces.embeddings(embedder.model, len(texts)) as span:
                 result = await embedder.embed(list(texts.values()), urgency)
                 span.set({"gen_ai.usage.input_tokens": result.tokens})
         except UnsupportedContent as error:
-            return await self._embed_halves(project, embedder, texts, urgency, error)
+            return await self._embed_halves(project, embedder, texts, urgency, payers, error)
         vectors = {
             content_hash: vector.astype(np.float16)
             for content_hash, vector in zip(texts, result.vectors, strict=True)
         }
-        await self._pending.remember(project, embedder.model, vectors)
+        usages = _usages(result.usage, texts, payers)
+        await self._pending.remember(project, embedder.model, vectors, usages)
         labels = {"model": embedder.model, "project": project}
         metrics.CHUNKS_EMBEDDED.inc(len(texts), **labels)
         metrics.TOKENS_EMBEDDED.inc(result.tokens, **labels)
@@ -197,6 +194,7 @@ class SharedEmbedding:
         embedder: Embedder,
         texts: Mapping[bytes, str],
         urgency: Urgency,
+        payers: Mapping[bytes, LogPosition],
         error: UnsupportedContent,
     ) -> Embedded:
         """Halve refused texts until each refusal concerns a single text."""
@@ -205,8 +203,20 @@ class SharedEmbedding:
             return Embedded(refused=dict.fromkeys(texts, str(error)))
         total = Embedded()
         for part in _parts(texts, (len(texts) + 1) // 2):
-            total.add(await self._embed_part(project, embedder, part, urgency))
+            total.add(await self._embed_part(project, embedder, part, urgency, payers))
         return total
+
+
+def _usages(
+    usage: Usage | None, texts: Mapping[bytes, str], payers: Mapping[bytes, LogPosition]
+) -> dict[str, Usage]:
+    """Divide the usage of a remote model among the changes, by their tokens."""
+    if usage is None:
+        return {}
+    lengths: defaultdict[str, int] = defaultdict(int)
+    for content_hash, text in texts.items():
+        lengths[payers[content_hash].token] += len(text)
+    return divide_usage(usage, lengths)
 
 
 def _fail(future: asyncio.Future[Embedded], error: BaseException) -> None:
@@ -265,8 +275,15 @@ class LiveEmbedding:
         missing = await self._missing(documents)
         if not 0 < sum(map(len, missing.values())) <= LIVE_TEXTS:
             return {}
+        log_positions = {
+            content_hash: document.resolved.change.log_position
+            for document in documents
+            for content_hash in document.hashes
+        }
         tasks = {
-            key: asyncio.create_task(shared_embedding.embed(*key, texts, Urgency.LIVE))
+            key: asyncio.create_task(
+                shared_embedding.embed(*key, texts, Urgency.LIVE, log_positions)
+            )
             for key, texts in missing.items()
         }
         # a late task continues: its vectors are paid for, and the embedder finds them in the cache
@@ -320,4 +337,7 @@ def _embedded_document(
     change = document.resolved.change
     share = shares.get(change.event.id, Share())
     write = document.write(generation_id)
-    return EmbeddedDocument(change, write, share.texts, round(share.tokens), share.cost_usd)
+    tokens, cost_usd = document.sentence_tokens, document.sentence_cost_usd
+    return EmbeddedDocument(
+        change, write, share.texts, round(share.tokens + tokens), share.cost_usd + cost_usd
+    )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from events.names import LogPosition
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
-from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
+from processors.embedding.single_flight import Embedded, SharedEmbedding
 from runtime import traces
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
+from store.documents.costs import divide
 from store.documents.pending import PendingText, PendingVectors
 
 __all__ = ["EmbeddingCost", "Show", "VectorStage"]
@@ -145,7 +146,13 @@ class VectorStage:
         for model, missing in _by_model(texts).items():
             try:
                 with traces.child("embed"):
-                    embedded = await self._shared_embedding.embed(project, model, missing, urgency)
+                    embedded = await self._shared_embedding.embed(
+                        project,
+                        model,
+                        missing,
+                        urgency,
+                        {text.content_hash: text.log_position for text in texts},
+                    )
             except HeadraceError as error:
                 failures[model] = error
             else:

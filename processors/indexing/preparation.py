@@ -9,26 +9,27 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from content.detection import SizeLimits, decode, detect
-from content.registry import EXTRACTORS
+from content.detection import SizeLimits, detect, may_be_binary
 from events.models import DocumentChange, Kind, content_hash
 from events.streams.changes import LoggedChange
 from processors.chunking.registry import Chunking
 from processors.chunking.sandbox.pool import ChunkingPool
-from processors.chunking.types import Chunk, Cut, Source
+from processors.chunking.types import Boundaries, Chunk, Cut, Source
 from processors.embedders.embedder import Embedder, Urgency
+from processors.indexing.sentence_distances import AskedDocument, SentenceDistances
 from runtime import metrics, protocol_limits
-from runtime.errors import LimitExceeded, MalformedEvent, Poison
+from runtime.errors import HeadraceError, LimitExceeded, MalformedEvent, Poison
 from runtime.traces import staged
 from store.generations.catalog import Generation, Recipe
 from store.search.keyword.tokenizer import require_known_terms
 from store.types import ChunkWrite, DocumentWrite, Vector
 
 __all__ = [
+    "CONTEXT_TOKENS",
     "CutDocument",
     "Cutter",
     "EmbeddedDocument",
@@ -40,7 +41,12 @@ __all__ = [
     "ResolvedDocument",
     "Resolver",
     "VectorStep",
+    "text_hash",
 ]
+
+
+CONTEXT_TOKENS = 64
+"""Tokens of a chunk that are kept free for its context: 60, and those between the parts."""
 
 
 class VectorStep(Protocol):
@@ -77,23 +83,33 @@ class Preparer:
         Raises:
             OperatorError: the recipe names an unknown chunking or version of keyword terms, or a
                 model without its key.
-            Unavailable: a server or a model is down.
+            Unavailable: a server or a model is down. If only the documents that are cut by topic
+                need the model, they become failures.
         """
         if changes:
             require_known_terms(changes[0].event.data.project, generation)
-        cut, failures = await self.cut(changes, generation.recipe)
+        cut, failures = await self._cut(changes, generation.recipe, urgency)
         with metrics.INDEXING_STAGE_SECONDS.time(stage="embed"):
             documents = await self._embedding.embed(cut, generation, urgency)
         return Prepared(documents, failures)
 
-    async def cut(
+    async def estimate(
         self, changes: Sequence[LoggedChange], recipe: Recipe
     ) -> tuple[list[CutDocument], list[Failure]]:
-        """Resolve and cut changes without embedding them; raises as ``Cutter.cut``."""
+        """Resolve and cut changes without any model; raises as ``Cutter.cut``.
+
+        Documents that are cut by topic have about as many chunks as those returned, and their
+        ``asked`` sentences.
+        """
+        return await self._cut(changes, recipe, None)
+
+    async def _cut(
+        self, changes: Sequence[LoggedChange], recipe: Recipe, urgency: Urgency | None
+    ) -> tuple[list[CutDocument], list[Failure]]:
         with metrics.INDEXING_STAGE_SECONDS.time(stage="resolve"):
             resolved, unresolved = await self._resolver.resolve(changes)
         with metrics.INDEXING_STAGE_SECONDS.time(stage="cut"):
-            cut, uncut = await self._cutter.cut(resolved, recipe)
+            cut, uncut = await self._cutter.cut(resolved, recipe, urgency)
         return cut, unresolved + uncut
 
 
@@ -112,15 +128,19 @@ class Models(Protocol):
 class Cutter:
     """Cuts documents in child processes, with the limits of a recipe and of each kind's model."""
 
-    def __init__(self, pool: ChunkingPool, models: Models) -> None:
+    def __init__(self, pool: ChunkingPool, models: Models, distances: SentenceDistances) -> None:
         self._pool = pool
         self._models = models
+        self._distances = distances
 
     @staged("cut")
     async def cut(
-        self, documents: Sequence[ResolvedDocument], recipe: Recipe
+        self, documents: Sequence[ResolvedDocument], recipe: Recipe, urgency: Urgency | None
     ) -> tuple[list[CutDocument], list[Failure]]:
         """Cut documents into chunks (deletes have none); unparsable ones become failures.
+
+        So do documents that are cut by topic while their model is down. ``urgency`` is that of
+        their sentences at the model. With None, their chunks are only an estimate.
 
         Raises:
             OperatorError: the recipe names an unknown chunking, or a model without its key.
@@ -134,27 +154,89 @@ class Cutter:
                 cut.append(_document(document, Cut(()), recipe))
                 continue
             model = await self._models.loaded(recipe.model_of(document.kind))
-            by_limit[chunking.limit(model.limit_tokens)].append(document)
+            room = CONTEXT_TOKENS if recipe.context else 0
+            by_limit[chunking.limit(model.limit_tokens - room)].append(document)
         failures: list[Failure] = []
+        asking: defaultdict[tuple[str, int], list[_Asking]] = defaultdict(list)
         for limit_tokens, group in by_limit.items():
-            sources = [_source(document) for document in group]
+            sources = [_source(document, recipe, chunking.version) for document in group]
             results = await self._pool.cut(sources, limit_tokens)
-            for document, result in zip(group, results, strict=True):
+            for document, source, result in zip(group, sources, results, strict=True):
                 if isinstance(result, Poison):
                     failures.append(Failure(document.change, result))
+                elif result.asked and urgency is not None:
+                    key = recipe.model_of(document.kind), limit_tokens
+                    asking[key].append(_Asking(document, source, result))
                 else:
                     cut.append(_document(document, result, recipe))
+        if urgency is not None:
+            for (name, limit_tokens), asked in asking.items():
+                done, undone = await self._cut_by_topic(asked, name, limit_tokens, urgency)
+                cut += done
+                failures += undone
         return cut, failures
+
+    async def _cut_by_topic(
+        self, group: Sequence[_Asking], model: str, limit_tokens: int, urgency: Urgency
+    ) -> tuple[list[CutDocument], list[Failure]]:
+        """Cut documents a second time, with the distances between their sentences."""
+        project = group[0].document.data.project
+        try:
+            measured = await self._distances.of(
+                project, model, [each.sentences for each in group], urgency
+            )
+        except HeadraceError as error:
+            return [], [Failure(each.document.change, error) for each in group]
+        sources = [
+            replace(each.source, boundaries=Boundaries(result.distances))
+            for each, result in zip(group, measured, strict=True)
+        ]
+        cut: list[CutDocument] = []
+        failures: list[Failure] = []
+        results = await self._pool.cut(sources, limit_tokens)
+        for each, result, spent in zip(group, results, measured, strict=True):
+            if isinstance(result, Poison):
+                failures.append(Failure(each.document.change, result))
+            else:
+                cut.append(CutDocument(each.document, result, model, spent.tokens, spent.cost_usd))
+        return cut, failures
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A document whose first cut asks for distances."""
+
+    document: ResolvedDocument
+    source: Source
+    cut: Cut
+
+    @property
+    def sentences(self) -> AskedDocument:
+        """The sentences, with the content hashes of their vectors."""
+        agent = self.document.data.agent
+        runs = self.cut.asked
+        return AskedDocument(
+            runs,
+            [[text_hash(text, agent) for text in run] for run in runs],
+            self.document.change.log_position,
+        )
 
 
 def _document(document: ResolvedDocument, cut: Cut, recipe: Recipe) -> CutDocument:
     return CutDocument(document, cut, recipe.model_of(document.kind))
 
 
-def _source(document: ResolvedDocument) -> Source:
+def _source(document: ResolvedDocument, recipe: Recipe, version: int) -> Source:
     data = document.data
     return Source(
-        data.uri, document.content, document.kind, document.language, data.title, data.media_type
+        data.uri,
+        document.content,
+        document.kind,
+        document.language,
+        data.title,
+        data.media_type,
+        version,
+        recipe.strategy_of(data.collections),
     )
 
 
@@ -191,10 +273,9 @@ class Resolver:
         if data.change == "delete":
             return ResolvedDocument(change, "", data.kind or Kind.TEXT)
         content = await self._content(data)
-        raw = content.encode() if isinstance(content, str) else content
-        detection = detect(data.uri, data.media_type, raw, data.kind)
-        if isinstance(content, bytes) and detection.kind not in EXTRACTORS:
-            content = decode(raw)
+        detection = detect(data.uri, data.media_type, content, data.kind)
+        if isinstance(content, bytes) and detection.text is not None:
+            content = detection.text
         self._check_size(data, content)
         return ResolvedDocument(
             change, content, detection.kind, detection.language, detection.warnings
@@ -203,7 +284,8 @@ class Resolver:
     async def _content(self, data: DocumentChange) -> str | bytes:
         if data.content_ref is None:
             return data.body or ""
-        self._check_bytes(data, data.content_ref.size_bytes)
+        is_text = not may_be_binary(data.uri, data.media_type, data.kind)
+        self._check_bytes(data, data.content_ref.size_bytes, is_text=is_text)
         content = await self._fetch(data.project, data.content_ref.sha256)
         if content_hash(content) != data.content_ref.sha256:
             raise MalformedEvent(
@@ -212,32 +294,30 @@ class Resolver:
         return content
 
     def _check_size(self, data: DocumentChange, content: str | bytes) -> None:
-        if isinstance(content, bytes):
-            self._check_bytes(data, len(content))
-            return
-        size, most = len(content.encode()), self._sizes.text_bytes
-        if size > most:
-            raise LimitExceeded(
-                f"{data.uri}: {size:,} bytes, over the limit of {most:,}",
-                "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES",
-            )
+        if isinstance(content, str):
+            size = len(content) if content.isascii() else len(content.encode())
+            self._check_bytes(data, size, is_text=True)
+        else:
+            self._check_bytes(data, len(content), is_text=False)
 
-    def _check_bytes(self, data: DocumentChange, size: int) -> None:
-        """Check the size of a content that may be text or not: the larger limit holds."""
-        most = max(self._sizes.text_bytes, self._sizes.binary_bytes)
+    def _check_bytes(self, data: DocumentChange, size: int, *, is_text: bool) -> None:
+        """Check the size of a content; if it may be text or not, the larger limit holds."""
+        limits = self._sizes
+        most = limits.text_bytes if is_text else max(limits.text_bytes, limits.binary_bytes)
         if size > most:
+            setting = "HEADRACE_MAX_DOCUMENT_BYTES" if is_text else "HEADRACE_MAX_BINARY_BYTES"
             raise LimitExceeded(
                 f"{data.uri}: {size:,} bytes, over the limit of {most:,}",
-                "split it, or raise HEADRACE_MAX_BINARY_BYTES",
+                f"split it, or raise {setting}",
             )
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A change that cannot be processed, and the reason."""
+    """A change that cannot be processed, and the reason; it is a Poison if a retry cannot help."""
 
     change: LoggedChange
-    error: Poison
+    error: HeadraceError
 
 
 @dataclass(frozen=True)
@@ -270,21 +350,32 @@ class ResolvedDocument:
 
 @dataclass(frozen=True)
 class CutDocument:
-    """A document in chunks, with the name of the model that embeds them."""
+    """A document in chunks, with the name of the model that embeds them.
+
+    ``sentence_tokens`` and ``sentence_cost_usd`` were spent on vectors of sentences.
+    """
 
     resolved: ResolvedDocument
     cut: Cut
     model: str
+    sentence_tokens: float = 0.0
+    sentence_cost_usd: float = 0.0
 
-    @property
+    @cached_property
     def chunks(self) -> Sequence[Chunk]:
-        """Chunks in the order of the document."""
-        return self.cut.chunks
+        """Chunks in the order of the document, and its code examples behind them."""
+        return (*self.cut.chunks, *self.cut.examples)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of detection and extraction, for the outcome of the change."""
         return (*self.resolved.warnings, *self.cut.warnings)[: protocol_limits.WARNINGS]
+
+    @property
+    def asked(self) -> dict[bytes, str]:
+        """Sentences whose distances an estimate lacks, by content hash."""
+        agent = self.resolved.data.agent
+        return {text_hash(text, agent): text for run in self.cut.asked for text in run}
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -299,7 +390,7 @@ class CutDocument:
         agents: embedding it for one must not reveal whether the other has it.
         """
         agent = self.resolved.data.agent
-        return tuple(_hash(text, agent) for text in self.texts)
+        return tuple(text_hash(text, agent) for text in self.texts)
 
     def write(
         self, generation_id: int, vectors: Mapping[bytes, Vector | None] | None = None
@@ -327,9 +418,12 @@ class CutDocument:
             commit=data.commit,
             permalink_template=data.permalink_template,
             collections=data.collections,
-            metadata=data.metadata,
+            metadata={**self.cut.metadata, **data.metadata},
             chunks=tuple(
-                _chunk_write(ordinal, chunk, content_hash, self.model, by_hash.get(content_hash))
+                _chunk_write(
+                    *(ordinal, chunk, content_hash, self.model, by_hash.get(content_hash)),
+                    is_example=ordinal >= len(self.cut.chunks),
+                )
                 for ordinal, (chunk, content_hash) in enumerate(
                     zip(self.chunks, self.hashes, strict=True)
                 )
@@ -353,13 +447,20 @@ class EmbeddedDocument:
     cost_usd: float = 0.0
 
 
-def _hash(text: str, agent: str | None) -> bytes:
+def text_hash(text: str, agent: str | None) -> bytes:
+    """SHA-256 (32 bytes) of an embedded text and, if it is private, of its agent."""
     shared = hashlib.sha256(text.encode()).digest()
     return hashlib.sha256(agent.encode() + b"\0" + shared).digest() if agent else shared
 
 
 def _chunk_write(
-    ordinal: int, chunk: Chunk, content_hash: bytes, model: str, vector: Vector | None
+    ordinal: int,
+    chunk: Chunk,
+    content_hash: bytes,
+    model: str,
+    vector: Vector | None,
+    *,
+    is_example: bool,
 ) -> ChunkWrite:
     return ChunkWrite(
         ordinal=ordinal,
@@ -375,4 +476,7 @@ def _chunk_write(
         symbol=chunk.symbol,
         heading_path=chunk.heading_path,
         header=chunk.header,
+        is_example=is_example,
+        language=chunk.language,
+        surroundings=chunk.surroundings,
     )

@@ -171,6 +171,7 @@ def result_of(
         chunks_added=applied.chunks_added,
         chunks_removed=applied.chunks_removed,
         chunks_pending=applied.chunks_pending,
+        code_examples=0 if document is None else document.write.code_examples,
         chunks_embedded=0 if document is None else document.chunks_embedded,
         tokens_embedded=0 if document is None else document.tokens_embedded,
         cost_usd=0.0 if document is None else document.cost_usd,

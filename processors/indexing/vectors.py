@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from processors.embedders.embedder import Urgency
-from processors.embedding.single_flight import Share, divide
 from processors.indexing.preparation import CutDocument, EmbeddedDocument, Models
 from runtime import traces
+from store.documents.costs import Share, divide
 from store.generations.catalog import Generation
 from store.types import Vector
 
@@ -97,4 +97,7 @@ def _embedded(document: CutDocument, vectors: Vectors, generation_id: int) -> Em
     change = document.resolved.change
     share = vectors.shares.get(change.event.id, Share())
     write = document.write(generation_id, vectors.known)
-    return EmbeddedDocument(change, write, share.texts, round(share.tokens), share.cost_usd)
+    tokens, cost_usd = document.sentence_tokens, document.sentence_cost_usd
+    return EmbeddedDocument(
+        change, write, share.texts, round(share.tokens + tokens), share.cost_usd + cost_usd
+    )

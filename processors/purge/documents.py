@@ -127,10 +127,11 @@ class _DocumentPurge:
         generations = await self._purge_generations(chunks)
         needed = archived.needed | streams.needed | outbox_hashes
         contents = await self._deleted_rows.drop_contents(archived.hashes - needed)
-        vectors = await self._deleted_rows.purge_vectors(generations)
+        vectors, contexts = await self._deleted_rows.purge_caches(generations)
         reasons = await self._deleted_rows.silence_rejections(archived.log_positions)
         removed = self._report.removed
         removed["vector cache"] = f"{vectors} vectors that no text uses"
+        removed["context cache"] = f"{contexts} contexts that no chunk uses"
         removed["contents by reference"] = str(contents)
         removed["ledger"] = f"{reasons} rejection reasons"
         removed["outbox"] = f"{outbox} events"

@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import structlog
+
 from events.names import DocumentKey, LogPosition, Rank
 from processors.content import Contents
+from processors.contexts.stage import ContextProgress
 from processors.embedders.embedder import Urgency
+from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import EmbeddingCost
-from processors.indexing.preparation import Failure
+from processors.indexing.preparation import EmbeddedDocument, Failure
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
 from runtime import traces
-from runtime.errors import Poison
+from runtime.errors import HeadraceError, Poison
 from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter
 from store.documents.copy import copied
@@ -22,6 +26,8 @@ from store.generations.catalog import Generation
 from store.types import DocumentWrite
 
 __all__ = ["Builder", "Progress", "batches"]
+
+log = structlog.get_logger(__name__)
 
 BATCH_BYTES = 2 * 2**20
 BATCH_DOCUMENTS = 1_000
@@ -80,6 +86,30 @@ class Builder:
             self.project, self.generation.id, show=lambda done: progress(done, total)
         )
         self.cost.add(cost)
+
+    async def write_contexts(self, progress: Progress) -> None:
+        """Write the contexts that the generation lacks, with the stage that workers use.
+
+        If the language model is down or the budget is spent, the rest waits for the workers: the
+        replay does not depend on contexts.
+        """
+        if not self.generation.recipe.context:
+            return
+        sharing = SharedEmbedding(self.tools.embedders, self.tools.pending)
+        try:
+            result = await self.tools.context_stage(sharing).run(
+                self.project, self.generation, wait=True
+            )
+        except HeadraceError as error:
+            result = ContextProgress(failure=error)
+        if result.failure is not None or result.postponed:
+            log.warning(
+                "contexts.postponed",
+                project=self.project,
+                generation=self.generation.id,
+                reason=str(result.failure or ", ".join(result.postponed)),
+            )
+        progress(result.chunks, result.chunks)
 
     async def copy_documents(
         self, source: Generation, changes: Sequence[LastChange], progress: Progress
@@ -149,14 +179,26 @@ class Builder:
                 changes, self.generation, Urgency.BULK
             )
         self._refuse(prepared.failures)
+        self.cost.add(_sentence_cost(prepared.documents))
         return [document.write for document in prepared.documents]
 
     def _refuse(self, failures: Sequence[Failure]) -> None:
-        self.refused |= {failure.change.log_position: failure.error for failure in failures}
+        for failure in failures:
+            if not isinstance(failure.error, Poison):
+                raise failure.error
+            self.refused[failure.change.log_position] = failure.error
 
     def _record(self, writes: Sequence[DocumentWrite]) -> None:
         self.stored |= {_key(write): write.rank for write in writes}
         failpoint("replay.building")
+
+
+def _sentence_cost(documents: Sequence[EmbeddedDocument]) -> EmbeddingCost:
+    """Cost of the documents before their chunks are embedded."""
+    return EmbeddingCost(
+        tokens=sum(document.tokens_embedded for document in documents),
+        cost_usd=sum(document.cost_usd for document in documents),
+    )
 
 
 def _key(write: DocumentWrite) -> DocumentKey:

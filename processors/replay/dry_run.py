@@ -7,7 +7,7 @@ of the texts to measure their speed; remote models do not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -38,7 +38,9 @@ _LOCAL_PREFIX = "local/"
 class Estimate:
     """Estimated work of a replay. ``cost_usd`` is None if the price of a model is unknown.
 
-    ``tokens`` are counted with each model's own tokenizer, if it is available.
+    ``tokens`` are counted with each model's own tokenizer, if it is available. ``sentences`` would
+    be embedded besides the chunks, to cut documents by topic; the number of chunks is then about
+    right.
     """
 
     project: str
@@ -50,6 +52,7 @@ class Estimate:
     cost_usd: float | None = 0.0
     seconds: float = 0.0
     refused: int = 0
+    sentences: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -82,17 +85,24 @@ async def estimate(
     begin = perf_counter()
     plan = Estimate(project, documents=len(documents))
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
+    sentences: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
     for batch in batches(documents):
         cut = await _cut(batch, project, recipe, tools)
         plan.refused += len(batch) - len(cut)
         plan.chunks += sum(len(document.chunks) for document in cut)
-        await _collect(project, cut, missing, tools.store)
+        chunk_texts = [(each.model, zip(each.hashes, each.texts, strict=True)) for each in cut]
+        await _collect(project, chunk_texts, missing, tools.store)
+        asked = [(each.model, each.asked.items()) for each in cut if each.cut.asked]
+        await _collect(project, asked, sentences, tools.store)
         done += len(batch)
         progress(done, len(documents))
     plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
-        await _price(plan, model, list(texts.values()), prices[model], tools.embedders)
+        plan.embedded += len(texts)
+        plan.sentences += len(sentences[model])
+        together = [*texts.values(), *sentences[model].values()]
+        await _price(plan, model, together, prices[model], tools.embedders)
     plan.reused = plan.chunks - plan.embedded
     return plan
 
@@ -102,21 +112,20 @@ async def _cut(
 ) -> list[CutDocument]:
     changes = [last.alone() for last in batch]
     texts = await Contents(project, tools.archive).of(changes)
-    cut, _ = await tools.preparer(texts.fetch).cut(changes, recipe)
+    cut, _ = await tools.preparer(texts.fetch).estimate(changes, recipe)
     return cut
 
 
 async def _collect(
     project: str,
-    documents: Sequence[CutDocument],
+    documents: Iterable[tuple[str, Iterable[tuple[bytes, str]]]],
     missing: Mapping[str, dict[bytes, str]],
     store: Store,
 ) -> None:
+    """Add the texts without a cached vector. ``documents``: model, and texts with their hashes."""
     by_model: dict[str, dict[bytes, str]] = {}
-    for document in documents:
-        by_model.setdefault(document.model, {}).update(
-            zip(document.hashes, document.texts, strict=True)
-        )
+    for model, pairs in documents:
+        by_model.setdefault(model, {}).update(pairs)
     for model, texts in by_model.items():
         cached = await store.known_hashes(project, model, list(texts))
         missing[model].update(
@@ -135,7 +144,6 @@ async def _price(
         return
     embedder = await embedders.embedder(model)
     tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
-    plan.embedded += len(texts)
     plan.tokens += tokens
     if usd_per_token is None or plan.cost_usd is None:
         plan.cost_usd = None

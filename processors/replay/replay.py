@@ -30,6 +30,8 @@ from processors.replay.verification import NotSwitched, verify
 from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Unavailable, UsageError
 from runtime.failpoints import failpoint
+from store.documents import collections
+from store.documents.contexts import Contexts
 from store.generations.catalog import Generation
 from store.postgres.locks import replay_lock
 
@@ -110,7 +112,9 @@ class Replay:
         replay had applied it.
         """
         self._live = live = await live_generation(self._tools, self._project)
-        self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
+        async with self._tools.database.scope(live.project_id) as connection:
+            chosen = await collections.strategies(connection, live.project_id)
+        self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name, chosen)
         await check_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):
             rejected = await self._tools.document_positions.rejected(live.project_id)
@@ -134,6 +138,8 @@ class Replay:
             self._tools, self._live, self._recipe, self._scope, self._project
         )
         self.report.generation, self.report.former = generation.id, self._live.id
+        if self._choice.refresh_context and not self.report.resumed:
+            await Contexts(self._tools.database).forget(generation, generation.recipe.context)
         stored = await self._tools.document_positions.of(generation)
         self._builder = Builder(
             self._project,
@@ -175,6 +181,7 @@ class Replay:
         """Embed the texts that have no vector yet."""
         with self.report.stages("embed"):
             await self._builder.embed(self._progress("texts embedded"))
+            await self._builder.write_contexts(self._progress("contexts written"))
 
     async def _index(self) -> None:
         """Build the search indexes before the generation is used."""

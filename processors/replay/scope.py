@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from events.models import Kind
 from events.names import DocumentKey, Lane, LogPosition
 from processors.chunking.registry import Chunking
 from processors.replay.fold import Fold, LastChange
@@ -17,19 +18,30 @@ from store.search.keyword.tokenizer import TOKENS_VERSION
 
 __all__ = ["Choice", "Scope", "choose_recipe", "choose_scope", "instant_of"]
 
+OFF = "off"
+"""Name of no language model."""
+
 _CLOCK_MARGIN = timedelta(seconds=5)
 """Largest tolerated difference between our clock and that of Redis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The options of a replay. ``since``: an event id or an instant in ISO 8601."""
+    """The options of a replay.
+
+    ``since``: an event id or an instant in ISO 8601. ``keep_strategies``: documents are cut as in
+    the live generation, whatever was chosen since. ``context``: the language model that writes
+    contexts, or ``off``. ``refresh_context``: ask for all contexts again.
+    """
 
     since: str | None = None
     kind: str | None = None
     collection: str | None = None
     model: str | None = None
     chunking: str | None = None
+    keep_strategies: bool | None = None
+    context: str | None = None
+    refresh_context: bool | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -67,8 +79,16 @@ class Scope:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-def choose_recipe(live_recipe: Recipe, choice: Choice, full_name: Callable[[str], str]) -> Recipe:
+def choose_recipe(
+    live_recipe: Recipe,
+    choice: Choice,
+    full_name: Callable[[str], str],
+    strategies: Mapping[str, str] | None = None,
+) -> Recipe:
     """Combine the recipe of the live generation with the options of the choice.
+
+    ``strategies`` of chunking are those chosen for collections. They are adopted as far as the
+    replay rebuilds all documents that they concern, so that a generation is never mixed.
 
     Raises:
         UsageError: the choice contradicts itself, or there is no such chunking.
@@ -78,13 +98,45 @@ def choose_recipe(live_recipe: Recipe, choice: Choice, full_name: Callable[[str]
             "--model applies to all documents, or to those of a --kind",
             "leave out --from and --collection",
         )
+    if choice.kind == Kind.CODE_EXAMPLE:
+        raise UsageError(
+            "code examples are rebuilt with their documents", "name the kind of the documents"
+        )
     if choice.chunking and choice.is_partial:
         raise UsageError(
             "--chunking applies to all documents", "leave out --from, --kind and --collection"
         )
+    if choice.context and choice.is_partial:
+        raise UsageError(
+            "--context applies to all documents", "leave out --from, --kind and --collection"
+        )
+    if choice.refresh_context and choice.is_partial:
+        raise UsageError(
+            "--refresh-context applies to all documents",
+            "leave out --from, --kind and --collection",
+        )
+    context = live_recipe.context if choice.context is None else choice.context
+    if choice.refresh_context and context in ("", OFF):
+        raise UsageError(
+            "--refresh-context needs contexts", "name the language model with --context"
+        )
     chunking = str(Chunking.parse(choice.chunking or live_recipe.chunking))
     model, models = _models(live_recipe, choice, full_name)
-    return Recipe(model, models, chunking, TOKENS_VERSION)
+    adopted = _strategies(live_recipe.strategies, choice, strategies)
+    written = "" if context == OFF else context
+    return Recipe(model, models, chunking, TOKENS_VERSION, adopted, written)
+
+
+def _strategies(
+    live: Mapping[str, str], choice: Choice, chosen: Mapping[str, str] | None
+) -> Mapping[str, str]:
+    """Return the strategies of a new generation."""
+    collection = choice.collection
+    if chosen is None or choice.keep_strategies or choice.since or choice.kind:
+        return live
+    if not collection:
+        return chosen
+    return {**live, collection: chosen[collection]} if collection in chosen else live
 
 
 def _models(

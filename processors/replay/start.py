@@ -52,6 +52,8 @@ async def check_models(tools: OperatorTools, live_recipe: Recipe, recipe: Recipe
         await tools.embedders.loaded(model)
         if model not in live_recipe.model_names:
             await tools.embedders.embedder(model)
+    if recipe.context and recipe.context != live_recipe.context:
+        await tools.context_models.model(recipe.context)
 
 
 async def scope_of(tools: OperatorTools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
@@ -122,6 +124,9 @@ async def begin_or_resume(
 def _describe_options(generation: Generation) -> str:
     recipe = generation.recipe
     parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
+    parts |= {f"chunking of {name or 'others'}": of for name, of in recipe.strategies.items()}
+    if recipe.context:
+        parts["context"] = recipe.context
     return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
 
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from content.detection import SizeLimits
 from events.rate_limits import RateLimiter
 from processors.chunking.sandbox.pool import ChunkingPool
+from processors.contexts.models import ContextModels
+from processors.contexts.stage import ContextLimits, ContextStage
 from processors.embedders import Embedders, tokenizer_path
-from processors.embedding.single_flight import LiveEmbedding
+from processors.embedding.keyword_precedence import Precedence
+from processors.embedding.single_flight import LiveEmbedding, SharedEmbedding
 from processors.indexing.preparation import (
     Cutter,
     FetchContent,
@@ -18,7 +21,8 @@ from processors.indexing.preparation import (
     Resolver,
     VectorStep,
 )
-from processors.recipes import model_options, rate_limits
+from processors.indexing.sentence_distances import SentenceDistances
+from processors.recipes import context_options, model_options, rate_limits
 from processors.wiring.servers import Servers, open_servers
 from runtime.cores import parser_processes
 from runtime.settings import Settings
@@ -28,23 +32,53 @@ __all__ = ["Foundation", "open_foundation"]
 
 @dataclass(frozen=True)
 class Foundation(Servers):
-    """The servers, with models and parsers. Models start when they are first used."""
+    """The servers, with models and parsers. Models start when they are first used.
+
+    ``context_models`` are the language models that write contexts.
+    """
 
     settings: Settings
     embedders: Embedders
+    context_models: ContextModels
     pool: ChunkingPool
 
-    def preparer(self, fetch: FetchContent, vectors: VectorStep | None = None) -> Preparer:
+    def context_stage(
+        self, shared_embedding: SharedEmbedding, precedence: Precedence | None = None
+    ) -> ContextStage:
+        """Build the stage that writes contexts."""
+        limits = self.settings.context
+        return ContextStage(
+            self.database,
+            self.store,
+            self.context_models,
+            self.embedders,
+            shared_embedding,
+            ContextLimits(limits.window_tokens, limits.budget_usd_per_day),
+            precedence,
+        )
+
+    def preparer(
+        self,
+        fetch: FetchContent,
+        vectors: VectorStep | None = None,
+        sharing: SharedEmbedding | None = None,
+    ) -> Preparer:
         """Build the steps from a change to its write.
 
         Without ``vectors``, the write gets cached vectors only; the second stage makes the others.
+        ``sharing`` embeds the sentences of documents that are cut by topic.
         """
+        sharing = sharing or SharedEmbedding(self.embedders, self.pending)
         return Preparer(
             Resolver(
                 fetch,
                 SizeLimits(self.settings.max_document_bytes, self.settings.max_binary_bytes),
             ),
-            Cutter(self.pool, self.embedders),
+            Cutter(
+                self.pool,
+                self.embedders,
+                SentenceDistances(self.store.known_vectors, sharing),
+            ),
             vectors or LiveEmbedding(self.store, None),
         )
 
@@ -62,6 +96,8 @@ async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[F
             model_options(settings), servers.recipe, servers.store.model_width, rate_limiter
         )
         stack.push_async_callback(embedders.close)
+        context_models = ContextModels(context_options(settings), rate_limiter)
+        stack.push_async_callback(context_models.close)
         pool = ChunkingPool(
             processes=parser_processes(settings),
             timeout=settings.chunking_limits.timeout,
@@ -71,4 +107,10 @@ async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[F
             tokenizer_path=tokenizer_path(settings.model_directory),
         )
         stack.push_async_callback(pool.close)
-        yield Foundation(**vars(servers), settings=settings, embedders=embedders, pool=pool)
+        yield Foundation(
+            **vars(servers),
+            settings=settings,
+            embedders=embedders,
+            context_models=context_models,
+            pool=pool,
+        )

@@ -83,7 +83,9 @@ def indexing_of(
     return Indexing(
         base.store,
         ChangeIntake(base.store, base.key_ring, base.pending, reporter, limits),
-        base.preparer(KeptContents(base.store, base.archive).fetch, _vectors(base, sharing)),
+        base.preparer(
+            KeptContents(base.store, base.archive).fetch, _vectors(base, sharing), sharing
+        ),
         notices,
         reporter,
         precedence,

@@ -20,6 +20,8 @@ from events.streams.trim import trim_queries
 from processors.answering.pipeline import Answering
 from processors.archiving.housekeeping import Archiving
 from processors.chunking.types import CountTokens
+from processors.contexts.maintenance import ContextMaintenance
+from processors.contexts.models import ContextModels
 from processors.deployment import DeploymentWatch
 from processors.embedders import Embedders
 from processors.embedding.keyword_precedence import Precedence
@@ -77,6 +79,9 @@ async def open_services(
             ),
             embedding=Embedding(VectorStage(base.pending, sharing, precedence), outcomes),
             vector_requests=VectorRequests(base.redis, base.names, base.pending),
+            contexts=ContextMaintenance(
+                base.database, base.projects, base.context_stage(sharing, precedence)
+            ),
             answering=answering_of(base, reader.count_tokens, notices, ending),
             rejections=RejectionReporter(
                 base.store,
@@ -87,6 +92,7 @@ async def open_services(
             ),
             archiving=archiving_of(base, settings),
             embedders=base.embedders,
+            context_models=base.context_models,
             heartbeats=Heartbeats(base.redis, base.names),
             maintenance=Maintenance(
                 base.database,
@@ -119,10 +125,12 @@ class Services:
     indexing: Indexing
     embedding: Embedding
     vector_requests: VectorRequests
+    contexts: ContextMaintenance
     answering: Answering
     rejections: RejectionReporter
     archiving: Archiving
     embedders: Embedders
+    context_models: ContextModels
     heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch

@@ -17,8 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-import asyncpg
-
 from runtime.child_process import ChildProcess, User, command_of, end_orphan
 from runtime.embedded.server import EmbeddedServer
 from runtime.embedded.users import remove_socket_directory, server_user, socket_directory
@@ -222,6 +220,8 @@ def _shared_memory_is_small() -> bool:
 
 
 async def _answers(url: str) -> bool:
+    import asyncpg  # noqa: PLC0415  # commands that only ask import this module, but not asyncpg
+
     try:
         connection = await asyncpg.connect(url, timeout=5)
     except (OSError, asyncpg.PostgresError):
@@ -231,6 +231,8 @@ async def _answers(url: str) -> bool:
 
 
 async def _ensure_database(admin_url: str) -> None:
+    import asyncpg  # noqa: PLC0415  # see _answers
+
     connection = await asyncpg.connect(admin_url)
     try:
         exists = await connection.fetchval(

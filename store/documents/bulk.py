@@ -26,6 +26,7 @@ _STAGED = "staged_chunks"
 _COLUMNS = (
     *("id", "document_id", "agent", "model_id", "ordinal", "start_line", "end_line", "page"),
     *("locator", "tokens", "symbol", "heading_path", "content_hash", "content", "header"),
+    *("is_example", "language", "surroundings"),
 )
 _NAMED_IN_ERRORS = 3
 
@@ -50,6 +51,7 @@ class BulkWriter:
         self._database = database
         self._project_id = project_id
         self._generation_id = generation.id
+        self._has_contexts = bool(generation.recipe.context)
         self._models = Models(database)
 
     async def write(self, writes: Sequence[DocumentWrite]) -> int:
@@ -129,6 +131,8 @@ class BulkWriter:
         at = self._project_id, self._generation_id
         await connection.execute(_QUERIES["insert_embeddings"], *at)
         await connection.execute(_QUERIES["note_pending"], self._generation_id)
+        if self._has_contexts:
+            await connection.execute(_QUERIES["note_contexts"], self._generation_id)
         await keyword.add(connection, self._generation_id, await segments)
 
 
@@ -164,12 +168,17 @@ def _rows(chunks: Iterable[NewChunk], models: Mapping[str, int]) -> Iterator[tup
             chunk.content_hash,
             chunk.content,
             chunk.header,
+            chunk.is_example,
+            chunk.language,
+            chunk.surroundings or None,
         )
 
 
 def _text(chunk_id: int, write: DocumentWrite, chunk: ChunkWrite) -> ChunkText:
     return ChunkText(
-        chunk_id, chunk.content, write.uri, write.title, chunk.symbol, chunk.heading_path
+        *(chunk_id, chunk.content, write.uri, write.title, chunk.symbol, chunk.heading_path),
+        is_example=chunk.is_example,
+        surroundings=chunk.surroundings,
     )
 
 

@@ -37,8 +37,9 @@ _LARGE_ROWS = 1_000
 _LARGE_TIMEOUT_S = 60.0
 """Timeout of the statement that inserts more than ``_LARGE_ROWS`` chunks."""
 
-Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
-"""Everything that a chunk is found by: hash, model, symbol, headings. Equal chunks share it."""
+Identity = tuple[bytes, int | None, str | None, tuple[str, ...], bool, str | None]
+"""Everything that a chunk is found by: hash, model, symbol, headings; whether it is a code example,
+and its language. Equal chunks share it."""
 
 Location = tuple[int, int, int, int | None, str | None, int]
 """Ordinal, start line, end line, page, locator as JSON with sorted keys, tokens.
@@ -67,7 +68,8 @@ class NewChunk:
     def identity(self) -> Identity:
         """Identity, comparable with that of a stored chunk."""
         write = self.write
-        return write.content_hash, self.model_id, write.symbol, write.heading_path
+        found_by = write.content_hash, self.model_id, write.symbol, write.heading_path
+        return *found_by, write.is_example, write.language
 
     @property
     def location(self) -> Location:
@@ -113,7 +115,8 @@ async def stored(
     """Rows of each document, in order."""
     by_document: defaultdict[int, list[StoredChunk]] = defaultdict(list)
     for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
-        identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
+        found_by = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
+        identity = *found_by, row["is_example"], row["language"]
         lines = row["start_line"], row["end_line"]
         text = row["locator"]
         locator = None if text is None else locator_text(json.loads(text))
@@ -157,6 +160,9 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
         write.symbol,
         write.content_hash,
         write.content,
+        write.is_example,
+        write.language,
+        write.surroundings or None,
         json.dumps(write.heading_path) if write.heading_path else None,
     )
 
@@ -185,6 +191,7 @@ class Embedding:
     model_id: int
     content_hash: bytes
     vector: Vector
+    is_example: bool = False
 
 
 async def cached(
@@ -232,6 +239,7 @@ async def add(
         [row.model_id for row in rows],
         [row.content_hash for row in rows],
         [HalfVector(row.vector) for row in rows],
+        [row.is_example for row in rows],
     )
 
 

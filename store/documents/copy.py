@@ -25,7 +25,8 @@ class CopiedDocument:
 
     ``whole``: the rows match the digest that their writer recorded (documents without a recorded
     digest, from before digests existed, are assumed to match), and every vector is available, by
-    the model that the other generation's recipe names.
+    the model that the other generation's recipe names. If only that one has contexts, nothing is
+    whole: contexts need the headers of the chunks.
     """
 
     write: DocumentWrite
@@ -58,7 +59,9 @@ async def copied(
         )
     chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
     models = {row["id"]: into.recipe.model_of(row["kind"]) for row in documents}
-    vectorless: set[int] = set()
+    # a generation without contexts keeps no headers of its chunks
+    headerless = bool(into.recipe.context) and not generation.recipe.context
+    vectorless: set[int] = set(ids if headerless else ())
     for row in rows:
         values = dict(row)
         document_id = values.pop("document_id")

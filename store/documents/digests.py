@@ -35,8 +35,9 @@ _PREFETCHED_DOCUMENTS = 32
 _QUERIES = named("digests")
 
 ChunkForm = tuple[Any, ...]
-"""Ordinal, first and last line, page, tokens, symbol, headings, hash in hex, text, and the locator
-as JSON if there is one: so the digests of texts are those of before there were locators."""
+"""Ordinal, first and last line, page, tokens, symbol, headings, hash in hex, text; then the locator
+as JSON if there is one, and of a code example its language and the text around it: so the digests
+of texts are those of before there were locators and examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ def document_digest(write: DocumentWrite) -> bytes:
             chunk.content_hash.hex(),
             chunk.content,
             *_present(locator_text(chunk.locator)),
+            *_example(chunk.is_example, chunk.language, chunk.surroundings),
         )
         for chunk in write.chunks
     ]
@@ -217,11 +219,23 @@ def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
         row["contents"],
         strict=True,
     )
-    return [(*form, *_present(locator)) for form, locator in zip(forms, locators, strict=True)]
+    examples = map(_example, row["are_examples"], row["languages"], row["surroundings"])
+    return [
+        (*form, *_present(locator), *example)
+        for form, locator, example in zip(forms, locators, examples, strict=True)
+    ]
 
 
 def _present(locator: str | None) -> tuple[str, ...]:
     return () if locator is None else (locator,)
+
+
+def _example(
+    is_example: bool,
+    language: str | None,
+    surroundings: str | None,
+) -> tuple[tuple[str | None, str], ...]:
+    return ((language, surroundings or ""),) if is_example else ()
 
 
 def index_digest(documents: Iterable[DocumentDigest]) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,8 +60,8 @@ class Reach:
 class Entry:
     """One handled change of a document, and the batch that it belongs to.
 
-    ``detail``: reason of a rejection; else the result of ``claimed_by``, and the measures of a
-    change in a batch. ``agent`` is '' for a shared document.
+    ``detail``: reason of a rejection; else the result of ``claimed_by``, and measures of a change
+    in a batch, of which only the sums over the batch count. ``agent`` is '' for a shared document.
     """
 
     log_position: LogPosition
@@ -209,15 +210,25 @@ async def add_costs(
     generation_id: int,
     costs: Mapping[LogPosition, tuple[float, float]],
 ) -> None:
-    """Add tokens and US dollars that were spent on vectors to changes that belong to a batch."""
-    await connection.execute(
-        _QUERIES["add_costs"],
-        project_id,
-        generation_id,
-        *_columns(costs),
-        [tokens for tokens, _ in costs.values()],
-        [cost_usd for _, cost_usd in costs.values()],
+    """Add tokens and US dollars that were spent on vectors of changes to the sums of batches.
+
+    The sum for a batch is added to the measures of one of these changes: every entry that is
+    updated is written again, with its index entries. Costs of changes without a batch are not
+    counted.
+    """
+    rows = await connection.fetch(
+        _QUERIES["live_batches"], project_id, generation_id, *_columns(costs)
     )
+    by_batch: defaultdict[str, list[LogPosition]] = defaultdict(list)
+    for row in rows:
+        by_batch[row["batch"]].append(_position(row))
+    for log_positions in by_batch.values():
+        tokens = sum(costs[log_position][0] for log_position in log_positions)
+        cost_usd = sum(costs[log_position][1] for log_position in log_positions)
+        first = log_positions[0]
+        await connection.execute(
+            _QUERIES["add_costs"], project_id, first.partition, first.position, tokens, cost_usd
+        )
 
 
 def claimed_by(event_sha256: str | None) -> dict[str, object] | None:

@@ -10,7 +10,8 @@ from datetime import datetime
 import asyncpg
 
 from events.names import LogPosition
-from store.documents import chunks, ledger
+from store.documents import chunks, costs, ledger
+from store.documents.costs import Usage
 from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -223,8 +224,16 @@ class PendingVectors:
             )
         return [_pending_text(row) for row in rows]
 
-    async def remember(self, project: str, model: str, vectors: Mapping[bytes, Vector]) -> None:
-        """Store vectors in the project's cache, by content hash.
+    async def remember(
+        self,
+        project: str,
+        model: str,
+        vectors: Mapping[bytes, Vector],
+        usages: Mapping[str, Usage] = {},
+    ) -> None:
+        """Store vectors in the project's cache, by content hash, and their cost in the ledger.
+
+        ``usages`` are by the token of the change that they were for.
 
         Raises:
             ConfigurationError: a vector's width is not that of its model.
@@ -235,6 +244,8 @@ class PendingVectors:
         model_id = await self._models.ensure(model, len(next(iter(vectors.values()))))
         async with self._database.scope(project_id) as connection:
             await chunks.cache_vectors(connection, project_id, model_id, vectors)
+            if usages:
+                await costs.add(connection, project_id, model, "embedding", usages)
 
     async def complete(
         self,

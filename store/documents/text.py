@@ -1,7 +1,7 @@
-"""Text of a document, joined from its chunks, which are runs of whole lines.
+"""Text of a document, joined from its chunks.
 
-Chunks leave out blank lines between them; line numbers give their places. A line that is longer
-than a chunk is stored as several chunks of the same line numbers.
+Chunks leave out blank lines between them; line numbers give their places. A chunk that begins on
+the line on which the previous one ends continues that line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def joined_lines(parts: Iterable[TextPart], first: int) -> list[str]:
         rows = part.content.split("\n")
         if previous is None:
             start = min(first, part.start_line)
-        if previous is not None and previous[:2] == part[:2]:
+        if previous is not None and previous.end_line == part.start_line:
             lines[-1] += rows[0]
             lines += rows[1:]
         else:

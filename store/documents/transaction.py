@@ -12,7 +12,7 @@ import asyncpg
 from events.models import Problem
 from events.names import LogPosition
 from runtime.errors import PreconditionFailed
-from store.documents import chunks, collections, fence, ledger, pending
+from store.documents import chunks, collections, contexts, fence, ledger, pending
 from store.documents.chunks import Difference, Embedding, NewChunk
 from store.documents.fence import (
     Advanced,
@@ -184,6 +184,8 @@ async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
     try:
         rows = [(document_id, new) for document_id, _, new in added]
         await chunks.insert(*at, batch.agent, chunk_ids, rows)
+        if batch.generation.recipe.context:
+            await contexts.note(*at, batch.agent, chunk_ids, rows)
         await keyword.add(*at, await result_of(batch.connection, words))
     finally:
         words.cancel()
@@ -200,6 +202,8 @@ def _text(chunk_id: int, row: Row) -> ChunkText:
         revision.write.title,
         write.symbol,
         write.heading_path,
+        is_example=write.is_example,
+        surroundings=write.surroundings,
     )
 
 
@@ -243,7 +247,10 @@ def _vectorless(
 
 async def _add_given(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> None:
     vectors = [
-        Embedding(chunk_id, new.model_id, new.write.content_hash, new.write.vector)
+        Embedding(
+            *(chunk_id, new.model_id, new.write.content_hash, new.write.vector),
+            is_example=new.write.is_example,
+        )
         for chunk_id, new in rows
         if new.model_id is not None and new.write.vector is not None
     ]

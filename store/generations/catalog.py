@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
@@ -49,18 +49,27 @@ class Recipe:
     """The choices that an index is built with.
 
     ``model`` embeds the kinds of content that ``models`` does not list. ``chunking`` is a version,
-    optionally with a limit in tokens (``1``, ``1:128``). ``tokens`` is the version of the keyword
-    retriever's tokeniser.
+    optionally with a limit in tokens (``2``, ``2:128``). ``tokens`` is the version of the keyword
+    retriever's tokeniser. ``strategies`` of chunking are by collection; that of '' is for documents
+    in none of these. ``context`` is the language model that writes a context for each chunk; if it
+    is empty, chunks have none.
     """
 
     model: str
     models: Mapping[str, str] = field(default_factory=dict)
-    chunking: str = "1"
+    chunking: str = "2"
     tokens: int = 1
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    context: str = ""
 
     def model_of(self, kind: str) -> str:
         """Name of the model that embeds a kind of content."""
         return self.models.get(kind, self.model)
+
+    def strategy_of(self, collections: Iterable[str]) -> str:
+        """Strategy of a document in some collections: that of the first by name that has one."""
+        chosen = sorted(self.strategies.keys() & set(collections))
+        return self.strategies.get(chosen[0] if chosen else "", "auto")
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -88,7 +97,14 @@ class Generation:
             id=row["id"],
             project_id=row["project_id"],
             state=row["state"],
-            recipe=Recipe(row["model"], json.loads(row["models"]), row["chunking"], row["tokens"]),
+            recipe=Recipe(
+                row["model"],
+                json.loads(row["models"]),
+                row["chunking"],
+                row["tokens"],
+                json.loads(row["strategies"]),
+                row["context"],
+            ),
             created_at=row["created_at"],
             switched_at=row["switched_at"],
             scope=json.loads(row["scope"]),
@@ -153,6 +169,8 @@ async def begin(
         recipe.chunking,
         recipe.tokens,
         json.dumps(dict(scope)),
+        json.dumps(dict(recipe.strategies)),
+        recipe.context,
     )
     return Generation.of_row(row)
 
@@ -253,6 +271,7 @@ class Projects:
                 models,
                 recipe.chunking,
                 recipe.tokens,
+                recipe.context,
             )
         return self._remember(name, created)
 

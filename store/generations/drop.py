@@ -22,6 +22,7 @@ _TABLES = (
     "document_collections",
     "pending_vectors",
     "refused_vectors",
+    "chunk_contexts",
     "embeddings",
     "chunks",
     "documents",

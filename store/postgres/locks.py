@@ -15,10 +15,13 @@ from store.postgres.connection import explained
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["MIGRATION_LOCK", "HeldLock", "Lock", "archiver_lock", "replay_lock"]
+__all__ = ["EVERY_PROJECT", "MIGRATION_LOCK", "HeldLock", "Lock", "archiver_lock", "replay_lock"]
 
 MIGRATION_LOCK = 7235171042
 """Key of the lock that lets one process at a time apply migrations."""
+
+EVERY_PROJECT = 0
+"""Key of a lock that concerns all projects together."""
 
 _QUERIES = named("locks")
 _POLL_SECONDS = 0.25
@@ -51,6 +54,9 @@ class Lock(IntEnum):
 
     PUBLISHER_KEYS = 0x48444B59
     """By project: one retirement at a time checks that a key remains."""
+
+    CONTEXTS = 0x48444358
+    """Key 0: one process at a time asks for contexts and spends their budget, or purges them."""
 
     SOURCES = 0x48444E53
     """By project: one registration at a time, so that two sources can't take the same name."""

@@ -20,6 +20,8 @@ _QUERIES = named("projects")
 _BATCH_ROWS = 5_000
 _TABLES = (
     "vector_cache",
+    "contexts",
+    "model_costs",
     "ledger",
     "batches",
     "batch_changes",
@@ -28,6 +30,7 @@ _TABLES = (
     "sources",
     "publisher_keys",
     "evaluations",
+    "collection_strategies",
 )
 _ARCHIVE_TABLES = ("archive_contents", "archive_segments", "archive_compactions")
 

@@ -33,6 +33,8 @@ TABLES = (
     "keyword_words",
     "keyword_vocabulary",
     "vector_cache",
+    "chunk_contexts",
+    "contexts",
     "contents",
     "outbox",
     "ledger",

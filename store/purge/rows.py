@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from events.names import LogPosition
 from store.documents import ledger
 from store.generations.catalog import Generation
-from store.postgres.locks import Lock
+from store.postgres.locks import EVERY_PROJECT, Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.keyword.purge import PurgedWords, purge_words
@@ -36,6 +36,19 @@ class DeletedRows:
             await Lock.MAINTENANCE.acquire(connection, generation.id)
             return await purge_words(connection, generation.id)
 
+    async def purge_caches(self, generations: Sequence[Generation]) -> tuple[int, int]:
+        """Drop cached vectors and contexts that nothing uses; return both numbers.
+
+        Waits for a process that writes contexts, since it may have read a deleted document.
+        ``generations``: all generations of the project.
+        """
+        async with (
+            self._database.connection() as connection,
+            Lock.CONTEXTS.holding(connection, EVERY_PROJECT, wait=True),
+        ):
+            vectors = await self.purge_vectors(generations)
+            return vectors, await self.purge_contexts(generations)
+
     async def purge_vectors(self, generations: Sequence[Generation]) -> int:
         """Drop cached vectors whose text no chunk of any generation has; return their number.
 
@@ -51,6 +64,22 @@ class DeletedRows:
                     _QUERIES["drop_vectors"], self._project_id, batch
                 )
         return dropped
+
+    async def purge_contexts(self, generations: Sequence[Generation]) -> int:
+        """Drop cached contexts that no chunk of any generation has; return their number.
+
+        ``generations``: all generations of the project.
+        """
+        used: set[bytes] = set()
+        for generation in generations:
+            scope = self._project_id, EVERY_AGENT, generation.id
+            async with self._database.scope(*scope) as connection:
+                rows = await connection.fetch(_QUERIES["used_keys"], generation.id)
+            used |= {row["context_key"] for row in rows}
+        async with self._database.scope(self._project_id) as connection:
+            return int(
+                await connection.fetchval(_QUERIES["drop_contexts"], self._project_id, list(used))
+            )
 
     async def silence_rejections(self, log_positions: Collection[LogPosition]) -> int:
         """Delete the reasons of rejections; return their number."""

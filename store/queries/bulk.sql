@@ -18,7 +18,10 @@ create temporary table staged_chunks (
     heading_path text[] not null,
     content_hash bytea not null,
     content text not null,
-    header text not null
+    header text not null,
+    is_example boolean not null,
+    language text,
+    surroundings text
 ) on commit drop;
 
 -- name: take_chunk_ids
@@ -27,17 +30,17 @@ select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 -- name: insert_chunks
 insert into chunks (
     generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator,
-    tokens, symbol, heading_path, content_hash, content
+    tokens, symbol, heading_path, content_hash, content, is_example, language, surroundings
 )
 select
     $1, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator::jsonb, tokens,
-    symbol, heading_path, content_hash, content
+    symbol, heading_path, content_hash, content, is_example, language, surroundings
 from staged_chunks
 
 -- name: insert_embeddings
 -- Looked up one by one: the cache may hold far more than is wanted of it.
-insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
-select $2, s.agent, s.id, s.model_id, v.embedding
+insert into embeddings (generation_id, agent, chunk_id, model_id, embedding, is_example)
+select $2, s.agent, s.id, s.model_id, v.embedding, s.is_example
 from staged_chunks s
 cross join lateral (
     select embedding
@@ -65,3 +68,8 @@ where
         where e.generation_id = $1 and e.chunk_id = s.id and e.model_id = s.model_id
     )
 group by s.agent, s.document_id, d.position, d.partition
+
+-- name: note_contexts
+-- Every chunk but a code example waits for its context, which may be cached.
+insert into chunk_contexts (generation_id, chunk_id, document_id, agent, header)
+select $1, id, document_id, agent, header from staged_chunks where not is_example

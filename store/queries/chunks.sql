@@ -1,11 +1,14 @@
 -- name: stored_chunks
--- The columns that are compared with a document's new chunks; without the text.
+-- The columns that are compared with a document's new chunks; without the text. New chunks have no
+-- context, so the hash is that of the text without it.
 select
-    id, document_id, ordinal, start_line, end_line, page, locator::text as locator, tokens, symbol,
-    heading_path, content_hash, model_id
-from chunks
-where generation_id = $1 and document_id = any ($2::bigint[])
-order by document_id, ordinal
+    c.id, c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.locator::text as locator,
+    c.tokens, c.symbol, c.heading_path, coalesce(x.plain_hash, c.content_hash) as content_hash,
+    c.model_id, c.is_example, c.language
+from chunks c
+left join chunk_contexts x on x.generation_id = c.generation_id and x.chunk_id = c.id
+where c.generation_id = $1 and c.document_id = any ($2::bigint[])
+order by c.document_id, c.ordinal
 
 -- name: take_chunk_ids
 select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
@@ -14,21 +17,23 @@ select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 -- Headings travel as JSON: an array of arrays would have to be rectangular.
 insert into chunks (
     generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator,
-    tokens, symbol, content_hash, content, heading_path
+    tokens, symbol, content_hash, content, is_example, language, surroundings, heading_path
 )
 select
     $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line, n.page,
-    n.locator::jsonb, n.tokens, n.symbol, n.content_hash, n.content,
+    n.locator::jsonb, n.tokens, n.symbol, n.content_hash, n.content, n.is_example, n.language,
+    n.surroundings,
     case
         when n.headings is null then '{}'
         else array(select json_array_elements_text(n.headings::json))
     end
 from unnest(
     $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[],
-    $10::text[], $11::int[], $12::text[], $13::bytea[], $14::text[], $15::text[]
+    $10::text[], $11::int[], $12::text[], $13::bytea[], $14::text[], $15::boolean[], $16::text[],
+    $17::text[], $18::text[]
 ) as n (
     id, document_id, model_id, ordinal, start_line, end_line, page, locator, tokens, symbol,
-    content_hash, content, headings
+    content_hash, content, is_example, language, surroundings, headings
 )
 
 -- name: move_chunks
@@ -77,8 +82,8 @@ on conflict do nothing
 with
 new as materialized (
     select *
-    from unnest($4::bigint[], $5::smallint[], $6::bytea[], $7::halfvec[])
-        as n (chunk_id, model_id, content_hash, embedding)
+    from unnest($4::bigint[], $5::smallint[], $6::bytea[], $7::halfvec[], $8::boolean[])
+        as n (chunk_id, model_id, content_hash, embedding, is_example)
 ),
 cache as (
     insert into vector_cache (project_id, model_id, content_hash, embedding)
@@ -87,15 +92,15 @@ cache as (
     order by model_id, content_hash
     on conflict do nothing
 )
-insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
-select $2, $3, chunk_id, model_id, embedding from new
+insert into embeddings (generation_id, agent, chunk_id, model_id, embedding, is_example)
+select $2, $3, chunk_id, model_id, embedding, is_example from new
 
 -- name: add_cached
 -- Give chunks the cached vectors of their texts; returns the chunks that got one, or had one.
 -- Looked up one by one: the cache may hold far more than is wanted of it.
 with
 wanted as materialized (
-    select c.id, c.agent, c.model_id, v.embedding
+    select c.id, c.agent, c.model_id, v.embedding, c.is_example
     from chunks c
     cross join lateral (
         select embedding
@@ -107,8 +112,8 @@ wanted as materialized (
     for key share of c
 ),
 added as (
-    insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
-    select $2, agent, id, model_id, embedding from wanted
+    insert into embeddings (generation_id, agent, chunk_id, model_id, embedding, is_example)
+    select $2, agent, id, model_id, embedding, is_example from wanted
     on conflict do nothing
 )
 select id from wanted

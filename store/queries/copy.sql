@@ -15,13 +15,16 @@ from unnest($2::text[], $3::text[]) as n (agent, uri)
 join documents d on d.generation_id = $1 and d.agent = n.agent and d.uri = n.uri
 
 -- name: copied_chunks
--- Their chunks, in order. A vector comes along only where the cache lacks it.
+-- Their chunks, in order, without their contexts: the other generation takes those from the cache. A
+-- vector comes along only where the cache lacks it, and if it is not that of a text with a context.
 select
     c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.locator::text as locator, c.tokens,
-    c.symbol, c.heading_path,
-    c.content_hash, c.content, coalesce(m.name, '') as model, v.content_hash is not null as cached,
+    c.symbol, c.heading_path, coalesce(x.header, '') as header,
+    coalesce(x.plain_hash, c.content_hash) as content_hash, c.content, c.is_example, c.language,
+    coalesce(c.surroundings, '') as surroundings, coalesce(m.name, '') as model,
+    v.content_hash is not null as cached,
     case
-        when v.content_hash is null then (
+        when v.content_hash is null and x.plain_hash is null then (
             select e.embedding
             from embeddings e
             where e.generation_id = $1 and e.chunk_id = c.id and e.model_id = c.model_id
@@ -29,7 +32,10 @@ select
     end as vector
 from chunks c
 left join models m on m.id = c.model_id
+left join chunk_contexts x on x.generation_id = c.generation_id and x.chunk_id = c.id
 left join vector_cache v
-    on v.project_id = $2 and v.model_id = c.model_id and v.content_hash = c.content_hash
+    on v.project_id = $2
+    and v.model_id = c.model_id
+    and v.content_hash = coalesce(x.plain_hash, c.content_hash)
 where c.generation_id = $1 and c.document_id = any ($3::bigint[])
 order by c.document_id, c.ordinal

@@ -1,6 +1,7 @@
 -- name: stored_documents
 -- Documents with all inputs of their digests, one row each, in order of agent and uri. Strayed: one
--- of the document's rows belongs to another agent, which could see it.
+-- of the document's rows belongs to another agent, which could see it. A digest does not depend on
+-- contexts, so the hash of a chunk is that of its text without them.
 select
     d.agent,
     d.uri,
@@ -42,11 +43,15 @@ cross join lateral (
         array_agg(o.tokens) as tokens,
         array_agg(o.symbol) as symbols,
         array_agg(array_to_json(o.heading_path)::text) as heading_paths,
-        array_agg(o.content_hash) as content_hashes,
-        array_agg(o.content) as contents
+        array_agg(o.hash_without_context) as content_hashes,
+        array_agg(o.content) as contents,
+        array_agg(o.is_example) as are_examples,
+        array_agg(o.language) as languages,
+        array_agg(o.surroundings) as surroundings
     from (
         select
             k.*,
+            coalesce(x.plain_hash, k.content_hash) as hash_without_context,
             exists (
                 select
                 from embeddings e
@@ -66,6 +71,7 @@ cross join lateral (
                 where e.generation_id = d.generation_id and e.chunk_id = k.id and e.agent <> d.agent
             ) as vector_strayed
         from chunks k
+        left join chunk_contexts x on x.generation_id = k.generation_id and x.chunk_id = k.id
         where k.generation_id = d.generation_id and k.document_id = d.id
         order by k.ordinal, k.id
     ) o

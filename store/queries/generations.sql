@@ -14,8 +14,10 @@ from generations g
 where g.project_id = $1 and g.state = 'live'
 
 -- name: begin_generation
-insert into generations (project_id, state, model, models, chunking, tokens, scope)
-values ($1, 'building', $2, $3::jsonb, $4, $5, $6::jsonb)
+insert into generations (
+    project_id, state, model, models, chunking, tokens, scope, strategies, context
+)
+values ($1, 'building', $2, $3::jsonb, $4, $5, $6::jsonb, $7::jsonb, $8)
 returning *
 
 -- name: note_generation

@@ -47,6 +47,7 @@ from (
                         when r.chunk_id is null and c.id = any (p.chunk_ids) is not true
                             then 'missing'
                     end
+            when e.is_example <> c.is_example then 'foreign'
             when vector_dims(e.embedding) <> m.dimensions then 'foreign'
             when
                 vector_dims(v.embedding) = m.dimensions

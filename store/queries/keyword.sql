@@ -1,7 +1,7 @@
 -- name: insert_segment
 -- A new segment; returns its id. Small ones include their postings.
-insert into keyword_segments (generation_id, chunks, terms, documents, postings)
-values ($1, $2, $3, $4, $5)
+insert into keyword_segments (generation_id, chunks, terms, documents, postings, is_example)
+values ($1, $2, $3, $4, $5, $6)
 returning segment_id
 
 -- name: insert_postings
@@ -18,7 +18,8 @@ insert into keyword_words (generation_id, words) values ($1, $2)
 -- name: read_segments
 -- Everything that a query needs, in one statement and therefore one snapshot: a merge that commits
 -- at the same time has no effect on it. Segments whose ids are in $2 are cached by the client: they
--- are immutable, so their contents are not sent again.
+-- are immutable, so their contents are not sent again. $4: the segments of code examples, or those
+-- of the text. Postings of the other segments are sent too; the client leaves them out.
 select
     segment_id,
     chunks,
@@ -27,7 +28,7 @@ select
     case when segment_id = any ($2::bigint[]) then null else postings end as postings,
     null::bigint as term
 from keyword_segments
-where generation_id = $1
+where generation_id = $1 and is_example = $4
 union all
 select segment_id, 0, 0, null, postings, term
 from keyword_postings
@@ -50,14 +51,14 @@ union all
 
 -- name: list_segments
 -- Every segment of a generation, without its contents.
-select segment_id, chunks, postings is not null as inline
+select segment_id, chunks, postings is not null as inline, is_example
 from keyword_segments
 where generation_id = $1
 order by segment_id
 
 -- name: read_for_merge
 -- The contents of some segments.
-select segment_id, documents, postings
+select segment_id, documents, postings, is_example
 from keyword_segments
 where generation_id = $1 and segment_id = any ($2::bigint[])
 order by segment_id

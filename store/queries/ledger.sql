@@ -17,23 +17,29 @@ set
     uri = excluded.uri
 where l.outcome = 'rejected'
 
--- name: add_costs
--- Costs of vectors, added to the measures of the changes that belong to a batch. Those of a
--- generation that is not live belong to its replay.
-update ledger l
-set
-    detail = coalesce(l.detail, '{}') || jsonb_build_object(
-        'tokens_embedded', coalesce((l.detail ->> 'tokens_embedded')::float8, 0) + n.tokens,
-        'cost_usd', coalesce((l.detail ->> 'cost_usd')::float8, 0) + n.cost_usd
-    )
-from unnest($3::smallint[], $4::bigint[], $5::float8[], $6::float8[])
-    as n (partition, position, tokens, cost_usd)
+-- name: live_batches
+-- Changes that belong to a batch, if the generation is live: costs of others belong to its replay.
+-- Each is looked up by its key: a plan that was made for a small ledger would read all of it.
+select n.partition, n.position, l.batch
+from unnest($3::smallint[], $4::bigint[]) as n (partition, position)
+cross join lateral (
+    select batch from ledger
+    where project_id = $1 and partition = n.partition and position = n.position
+    offset 0
+) as l
 where
-    l.project_id = $1
-    and l.partition = n.partition
-    and l.position = n.position
-    and l.batch is not null
+    l.batch is not null
     and exists (select from generations g where g.id = $2 and g.state = 'live')
+order by n.partition, n.position
+
+-- name: add_costs
+update ledger
+set
+    detail = coalesce(detail, '{}') || jsonb_build_object(
+        'tokens_embedded', coalesce((detail ->> 'tokens_embedded')::float8, 0) + $4::float8,
+        'cost_usd', coalesce((detail ->> 'cost_usd')::float8, 0) + $5::float8
+    )
+where project_id = $1 and partition = $2 and position = $3
 
 -- name: highest
 -- The last bit of a position is its lane. Each maximum is read from the end of the index.
@@ -106,10 +112,14 @@ select position, partition from ledger where project_id = $1 and outcome = 'reje
 
 -- name: verdicts
 -- Claimant: the event that was applied from another position of the log, because it claimed this
--- one.
-select l.partition, l.position, l.outcome, l.detail ->> 'claimant' as claimant
+-- one. Each entry is looked up by its key, as in live_batches.
+select n.partition, n.position, l.outcome, l.detail ->> 'claimant' as claimant
 from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
-join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
+cross join lateral (
+    select outcome, detail from ledger
+    where project_id = $1 and partition = n.partition and position = n.position
+    offset 0
+) as l
 
 -- name: silence_rejections
 -- The reason of a rejection quotes the contents of the change.

@@ -19,7 +19,7 @@ select agent from agents where agent is not null
 -- The documents of a page, with what the index holds of each.
 with page as ({page})
 select
-    d.uri, d.agent, d.kind, d.title, n.lines, n.chunks, n.tokens,
+    d.uri, d.agent, d.kind, d.title, n.lines, n.chunks, n.examples, n.tokens,
     coalesce(cardinality(w.chunk_ids), 0) as pending,
     d.content_hash, d.commit, d.metadata, d.media_type, d.position, d.partition, d.published_at,
     d.updated_at, s.name as source, l.event_id,
@@ -35,6 +35,7 @@ cross join lateral (
     select
         coalesce(max(c.end_line), 0) as lines,
         count(*)::int as chunks,
+        count(*) filter (where c.is_example)::int as examples,
         coalesce(sum(c.tokens), 0)::int as tokens
     from chunks c
     where c.generation_id = $1 and c.document_id = d.id
@@ -135,7 +136,7 @@ limit 1
 select
     c.ordinal + 1 as number, c.id as chunk_id, c.start_line, c.end_line, c.page,
     c.locator::text as locator, c.symbol,
-    c.heading_path, c.tokens, m.name as model, c.content
+    c.heading_path, c.tokens, m.name as model, c.content, c.is_example, c.language
 from chunks c
 left join models m on m.id = c.model_id
 where c.generation_id = $1 and c.document_id = $2 and c.ordinal >= $3
@@ -152,10 +153,15 @@ from documents d
 where d.generation_id = $1 and d.id = $2
 
 -- name: text_of_document
--- The chunks that have one of the lines.
+-- The chunks that have one of the lines, without code examples, whose lines are in others too.
 select start_line, end_line, content
 from chunks
-where generation_id = $1 and document_id = $2 and end_line >= $3 and start_line <= $4
+where
+    generation_id = $1
+    and document_id = $2
+    and end_line >= $3
+    and start_line <= $4
+    and not is_example
 order by ordinal
 
 -- name: collections
@@ -289,6 +295,7 @@ order by kind
 -- name: count_chunks
 select
     (select count(*) from chunks where generation_id = $1)::int as chunks,
+    (select count(*) from chunks where generation_id = $1 and is_example)::int as examples,
     (
         select coalesce(sum(cardinality(chunk_ids)), 0)
         from pending_vectors

@@ -176,6 +176,35 @@ select
 -- name: count_chunks
 select count(*) from chunks where generation_id = $1
 
+-- name: count_examples
+-- Code examples of the documents that pass the filters.
+select count(*)
+from documents d
+join chunks c on c.generation_id = d.generation_id and c.document_id = d.id and c.is_example
+where d.generation_id = $1 and {conditions}
+
+-- name: count_bare_examples
+-- Code examples of these documents without a vector. A document has few, so each is looked up.
+select
+    (
+        select count(*)
+        from pending_vectors p
+        join documents d on d.generation_id = p.generation_id and d.id = p.document_id
+        join chunks c
+            on c.generation_id = d.generation_id
+            and c.document_id = d.id
+            and c.is_example
+            and c.id = any (p.chunk_ids)
+        where p.generation_id = $1 and {conditions}
+    ) + (
+        select count(*)
+        from refused_vectors r
+        join chunks c
+            on c.generation_id = r.generation_id and c.id = r.chunk_id and c.is_example
+        join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+        where r.generation_id = $1 and {conditions}
+    )
+
 -- name: count_bare
 select
     (

@@ -3,7 +3,7 @@ select find_project($1)
 
 -- name: ensure_project
 -- The project's id; a new one gets its first generation.
-select ensure_project($1, $2, $3::jsonb, $4, $5)
+select ensure_project($1, $2, $3::jsonb, $4, $5, $6)
 
 -- name: list_projects
 select id, name from list_projects()

@@ -15,16 +15,35 @@ update keyword_vocabulary set words = $3 where generation_id = $1 and length = $
 delete from keyword_vocabulary where generation_id = $1 and length = $2
 
 -- name: unused_vectors
--- Cached vectors of texts that no chunk of one generation has.
+-- Cached vectors of texts that no chunk of one generation has, with or without its context.
 select distinct v.content_hash
 from vector_cache v
 where
     v.project_id = $2
     and not exists (select from chunks c where c.generation_id = $1 and c.content_hash = v.content_hash)
+    and not exists (
+        select from chunk_contexts x where x.generation_id = $1 and x.plain_hash = v.content_hash
+    )
 
 -- name: used_hashes
 -- The hashes among $2 that chunks of one generation have.
-select distinct content_hash from chunks where generation_id = $1 and content_hash = any ($2::bytea[])
+select content_hash from chunks where generation_id = $1 and content_hash = any ($2::bytea[])
+union
+select plain_hash from chunk_contexts where generation_id = $1 and plain_hash = any ($2::bytea[])
+
+-- name: used_keys
+-- The keys of the contexts that chunks of one generation have.
+select distinct context_key
+from chunk_contexts
+where generation_id = $1 and context_key is not null
+
+-- name: drop_contexts
+-- Drop the cached contexts whose keys are not among $2.
+with gone as (
+    delete from contexts where project_id = $1 and key <> all ($2::bytea[])
+    returning 1
+)
+select count(*)::int from gone
 
 -- name: drop_vectors
 with gone as (

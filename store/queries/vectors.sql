@@ -14,13 +14,16 @@ select
     set_config('hnsw.max_scan_tuples', $2, true)
 
 -- name: exact
--- Every visible chunk compared. The inner subquery is fenced by OFFSET 0, so that the planner can't
+-- Every visible chunk of the text, or every visible code example, compared. The inner subquery is fenced by OFFSET 0, so that the planner can't
 -- take another generation's index and filter afterwards.
 select chunk_id, 1 - distance as similarity
 from (
     select e.chunk_id, e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
-    where e.generation_id = {generation_id} and e.model_id = {model_id} {visible}
+    where
+        e.generation_id = {generation_id}
+        and e.model_id = {model_id}
+        and e.is_example = {is_example} {visible}
     offset 0
 ) compared
 order by distance, chunk_id
@@ -46,7 +49,10 @@ nearest as materialized (
         e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
-        e.generation_id = {generation_id} and e.model_id = {model_id} and e.chunk_id < {watermark} {visible}
+        e.generation_id = {generation_id}
+        and e.model_id = {model_id}
+        and e.chunk_id < {watermark}
+        and e.is_example = {is_example} {visible}
     order by e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions})
     limit $2
 ),
@@ -56,7 +62,10 @@ tail as materialized (
         e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
-        e.generation_id = {generation_id} and e.model_id = {model_id} and e.chunk_id >= {watermark} {visible}
+        e.generation_id = {generation_id}
+        and e.model_id = {model_id}
+        and e.chunk_id >= {watermark}
+        and e.is_example = {is_example} {visible}
     offset 0
 )
 select chunk_id, 1 - distance as similarity

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from events.models import Filters
+from events.models import Filters, Kind
 from store.postgres.named_queries import named
 
 __all__ = ["Condition", "Visibility"]
@@ -32,11 +32,20 @@ class Condition:
 class Visibility:
     """The part of a generation that one query may see.
 
+    That is either text or, if the filters name the kind ``code_example``, code examples; the other
+    kinds are those of their documents. Conditions do not repeat this choice: the retrievers read
+    only the rows of one part.
+
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
 
     generation_id: int
     filters: Filters
+
+    @property
+    def of_examples(self) -> bool:
+        """Return whether code examples are searched, instead of text."""
+        return Kind.CODE_EXAMPLE in self.filters.kinds
 
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
@@ -86,8 +95,9 @@ class Visibility:
 
 def _wanted(filters: Filters) -> Iterator[tuple[str, object]]:
     """Name of each requested condition, with its argument."""
-    if filters.kinds:
-        yield "kinds", [str(kind) for kind in filters.kinds]
+    kinds = [str(kind) for kind in filters.kinds if kind is not Kind.CODE_EXAMPLE]
+    if kinds:
+        yield "kinds", kinds
     if filters.collections:
         yield "collections", list(filters.collections)
     if filters.uri_prefix:

@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 EF_SEARCH = 100
 _QUERIES = named("search")
+_CONTEXTS = named("contexts")["read_contexts"]
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
 
 Result = TypeVar("Result")
@@ -170,6 +171,14 @@ class Search:
             rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
+    async def contexts(
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> dict[int, str]:
+        """The contexts of some chunks by id; chunks without one, and invisible ones, are absent."""
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_CONTEXTS, generation.id, list(chunk_ids))
+        return {row["chunk_id"]: row["context"] for row in rows}
+
     async def _documents(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> tuple[dict[int, int], frozenset[int]]:
@@ -242,7 +251,7 @@ class Search:
             if not request.vectors:
                 run.coverage = await self._coverage.share(connection, visibility, request.agent)
             return await self._keyword.search(
-                connection, generation.id, request.text, visibility, request.candidates
+                connection, request.text, visibility, request.candidates
             )
 
     def _scope(

@@ -136,6 +136,7 @@ class _Search:
             model_id=int(self.index.model_id),
             dimensions=int(self.index.dimensions),
             watermark=int(self.index.watermark or 0),
+            is_example=str(self.visibility.of_examples).lower(),
             visible=f"and {visible.sql}" if visible.sql else "",
         )
         rows = await self.connection.fetch(sql, self.vector, self.limit, *visible.arguments)
@@ -251,14 +252,21 @@ async def _counted(
 
 
 async def _count(connection: asyncpg.Connection, visibility: Visibility, query: str) -> int:
+    """Number of chunks of the text, or of code examples, in the connection's scope."""
     condition = visibility.of_document(first_parameter=2)
+    arguments = visibility.generation_id, *condition.arguments
+    of_examples = {"count_bare": "count_bare_examples", "count_chunks": "count_examples"}[query]
+    sql = _PENDING[of_examples].format(conditions=condition.sql or "true")
+    examples: int = await connection.fetchval(sql, *arguments)
+    if visibility.of_examples:
+        return examples
     if condition.sql:
         name = {"count_bare": "count_bare_filtered", "count_chunks": "count_filtered"}[query]
         sql = _PENDING[name].format(conditions=condition.sql)
     else:
         sql = _PENDING[query]
-    number: int = await connection.fetchval(sql, visibility.generation_id, *condition.arguments)
-    return number
+    number: int = await connection.fetchval(sql, *arguments)
+    return max(number - examples, 0)
 
 
 def _list(widths: Widths) -> str:

@@ -71,6 +71,11 @@ class BatchProgress:
     began_at: datetime | None
     ended_at: datetime | None
 
+    @property
+    def handled(self) -> int:
+        """Number of published changes that have an outcome."""
+        return self.indexed + self.superseded + self.rejected
+
 
 @dataclass(frozen=True, slots=True)
 class RejectedChange:

@@ -62,10 +62,11 @@ ChangeState = Literal["indexed", "superseded", "rejected"]
 class DocumentRow:
     """A document that is not deleted.
 
-    ``lines`` is the number of its last line that is not blank. ``tokens`` counts its chunks with
-    their headers; ``pending`` counts the chunks that have no vector yet. ``agent`` is None for a
-    shared document, ``source`` is the name of its source. ``token`` and ``event_id`` are those of
-    its last change; ``content_hash`` is a SHA-256 in hex.
+    ``lines`` is the number of its last line that is not blank. ``examples`` of the ``chunks`` are
+    code examples. ``tokens`` counts the chunks with their headers; ``pending`` counts those that
+    have no vector yet. ``agent`` is None for a shared document, ``source`` is the name of its
+    source. ``token`` and ``event_id`` are those of its last change; ``content_hash`` is a SHA-256
+    in hex.
     """
 
     uri: str
@@ -86,6 +87,7 @@ class DocumentRow:
     token: str
     published_at: datetime
     updated_at: datetime
+    examples: int = 0
 
     @property
     def cursor(self) -> str:
@@ -99,7 +101,8 @@ class ChunkRow:
 
     ``number`` counts the chunks of the document from 1; a page of chunks begins after a number.
     ``model`` is None if the chunk gets no vector. ``locator`` is its place in a document that is
-    not text (see ``content.places``).
+    not text (see ``content.places``). Code examples follow the chunks of the text; ``language`` is
+    that of their code.
     """
 
     number: int
@@ -113,6 +116,8 @@ class ChunkRow:
     tokens: int
     model: str | None
     content: str
+    is_example: bool = False
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,8 @@ class MinuteRow:
 class ProjectRow:
     """A project with the size and the freshness of its live generation.
 
-    ``kinds`` counts documents by kind. ``pending`` chunks have no vector yet. Freshness is the time
+    ``kinds`` counts documents by kind. ``examples`` of the chunks are code examples. ``pending``
+    chunks have no vector yet. Freshness is the time
     from publishing to searchable by keyword of the last 1,000 changes, in ms; None without changes.
     """
 
@@ -226,6 +232,7 @@ class ProjectRow:
     recipe: Recipe
     freshness_p50_ms: float | None
     freshness_p99_ms: float | None
+    examples: int = 0
 
     @property
     def model(self) -> str:
@@ -516,6 +523,7 @@ class Listing:
             live.recipe,
             p50_ms,
             p99_ms,
+            counts["examples"],
         )
 
     async def projects(self) -> list[ProjectRow]:

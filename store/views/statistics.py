@@ -20,18 +20,23 @@ _QUERIES = named("statistics")
 class ProjectStatistics:
     """Counts, private documents included, and freshness: from publish to searchable by keyword.
 
-    ``pending`` chunks have no vector yet; the texts of ``refused`` chunks are rejected by the
-    model. ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied
-    changes, or None if there are none. The counts are of the live generation, ``generation``;
-    ``generations`` is the number of generations.
+    ``examples`` of the chunks are code examples. ``pending`` chunks have no vector yet; the texts
+    of ``refused`` chunks are rejected by the model. ``contexts_waiting`` chunks wait for their
+    context, and ``contexts_without`` have none because the language model wrote none.
+    ``outcomes`` counts the ledger's entries.
+    Freshness is that of the last 1,000 applied changes, or None if there are none. The counts are
+    of the live generation, ``generation``; ``generations`` is the number of generations.
     """
 
     project: str
     documents: int
     tombstones: int
     chunks: int
+    examples: int
     pending: int
     refused: int
+    contexts_waiting: int
+    contexts_without: int
     outcomes: Mapping[str, int]
     freshness_p50_ms: float | None
     freshness_p99_ms: float | None
@@ -58,8 +63,11 @@ async def measure(
         counts["documents"],
         counts["tombstones"],
         counts["chunks"],
+        counts["examples"],
         counts["pending"],
         counts["refused"],
+        counts["contexts_waiting"],
+        counts["contexts_without"],
         outcomes,
         p50_ms,
         p99_ms,

@@ -14,7 +14,7 @@ from tests.support.cli import Cli
 
 BY_KEYWORD = {
     "How long do dead letters stay?": "Dead letters stay until",
-    "Where are stream and key names built?": "built here and nowhere else",
+    "Where are the names of streams, groups and keys built?": "built here and nowhere else",
 }
 FOUND_BY_MEANING = ("sources/files.py", "sources/directory.py", "sources/git.py", "README.md")
 

@@ -170,7 +170,7 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
     assert (project["pending"], project["refused"], project["coverage"]) == (0, 0, 1.0)
     assert project["freshness_p50_ms"] > 0
     assert (project["model"], project["models"]) == (HASHING_MODEL, {})
-    assert project["chunking"] == "1"
+    assert project["chunking"] == "2"
     found = (await cli("ask", "--project", "plant", "pump", "--json")).json
     assert project["generation"] == found["generation"]
     assert all(stream["pending"] == 0 for stream in status["streams"])
@@ -199,3 +199,27 @@ async def test_eval_scores_each_mode(cli: Cli, tmp_path: Path) -> None:
 
 def write_lines(path: Path, rows: list[dict[str, str]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+async def test_ask_for_examples(cli: Cli, plant: Path) -> None:
+    """``ask --examples`` prints code with its lines; ``status`` and ``document show`` count it."""
+    code = "pump = Pump(3)\npump.start()\npump.drain()"
+    (plant / "pumps.md").write_text(f"# Pumps\n\nStart and drain:\n\n```python\n{code}\n```\n")
+    await cli("sync", str(plant), "--project", "plant", "--wait")
+    answer = await cli("ask", "--project", "plant", "drain the pump", "--examples", "--json")
+    [result] = answer.json["results"]
+    assert (result["kind"], result["language"], result["content"]) == (
+        "code_example",
+        "python",
+        code,
+    )
+    printed = (await cli("ask", "--project", "plant", "drain the pump", "--examples")).stdout
+    assert printed.startswith("1. pumps.md:6-8  Pumps\n      6  pump = Pump(3)\n")
+    by_tag = ("--kind", "code_example", "--kind", "code")
+    assert (await cli("ask", "--project", "plant", "pump", *by_tag, "--json")).json["results"] == []
+    [project] = (await cli("status", "--project", "plant", "--json")).json["projects"]
+    assert project["examples"] == 1
+    shown = (await cli("document", "show", "pumps.md", "--project", "plant")).stdout
+    assert "code example, lines 6-8  Pumps" in shown
+    refused = await cli("replay", "--project", "plant", "--kind", "code_example")
+    assert "code examples are rebuilt with their documents" in refused.line

@@ -64,7 +64,7 @@ async def test_replay_takes_over_and_is_rolled_back(cli: Cli, database: Database
     assert report["embedded"] == plan["embedded"]
     former, new = await _generations(cli)
     assert (former["state"], new["state"]) == ("former", "live")
-    assert (former["chunking"], new["chunking"]) == ("1", "1:96")
+    assert (former["chunking"], new["chunking"]) == ("2", "1:96")
     assert await _answering(cli) == new["generation"]
     assert "1:96" in (await cli("replay", "list")).stdout
 

@@ -67,19 +67,37 @@ def nothing_runs(pids: set[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-@pytest.mark.usefixtures("up")
-async def test_users_of_its_redis_last_as_long_as_it_does(cli: Cli) -> None:
+async def test_commands_find_it_and_one_signal_ends_all(
+    up: asyncio.subprocess.Process, cli: Cli, home: Path
+) -> None:
+    await find_it(cli)
+    await use_users_of_its_redis(cli)
+    assert up.returncode is None
+    await end_all_in_order(up, home, signal.SIGTERM)
+
+
+async def find_it(cli: Cli) -> None:
+    """Commands use the servers of a running ``up``; a second ``up`` is refused."""
+    data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
+    event = json.dumps({"type": "document.changed", "data": data})
+    assert (await cli("publish", "--wait", stdin=event)).code == 0
+    found = (await cli("ask", "--project", "notes", "herons", "--json")).json
+    assert found["results"][0]["citation"]["uri"] == "one"
+    assert (await cli("status", "--json")).json["servers"] == "of a running `headrace up`"
+    assert "runs already" in (await cli("up")).line
+
+
+async def use_users_of_its_redis(cli: Cli) -> None:
     """Users made in an embedded Redis work; the command warns that the next ``up`` loses them."""
     made = await cli("access", "--json")
     assert made.json["saved"] is False
     assert "run this again" in made.stderr
-    [operator] = [one for one in made.json["roles"] if one["role"] == "operator"]
+    [operator] = [role for role in made.json["roles"] if role["role"] == "operator"]
     urls = {f"HEADRACE_{name.upper()}": operator[name] for name in ("redis_url", "database_url")}
     assert (await cli("dead", "list", **urls)).code == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_one_signal_ends_all_in_order(
+async def end_all_in_order(
     up: asyncio.subprocess.Process, home: Path, number: signal.Signals
 ) -> None:
     """Ctrl-C or SIGTERM ends all processes with exit code 0."""
@@ -101,18 +119,6 @@ async def test_kill_9_leaves_nothing_running(up: asyncio.subprocess.Process, cli
     assert (await cli("status", "--json")).json["servers"].startswith("embedded")
 
 
-async def test_other_commands_find_it(up: asyncio.subprocess.Process, cli: Cli) -> None:
-    """Commands use the servers of a running ``up``; a second ``up`` is refused."""
-    data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
-    event = json.dumps({"type": "document.changed", "data": data})
-    assert (await cli("publish", "--wait", stdin=event)).code == 0
-    found = (await cli("ask", "--project", "notes", "herons", "--json")).json
-    assert found["results"][0]["citation"]["uri"] == "one"
-    assert (await cli("status", "--json")).json["servers"] == "of a running `headrace up`"
-    assert "runs already" in (await cli("up")).line
-    assert up.returncode is None
-
-
 async def test_ask_starts_what_it_needs(cli: Cli) -> None:
     """Without a running ``up`` a command starts its own servers and worker."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
@@ -125,7 +131,7 @@ async def test_ask_starts_what_it_needs(cli: Cli) -> None:
 REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
 
 
-async def test_what_is_killed_comes_back(
+async def test_what_is_killed_comes_back_and_ctrl_c_ends_all(
     up: asyncio.subprocess.Process, cli: Cli, home: Path, tmp_path: Path
 ) -> None:
     """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each."""
@@ -150,6 +156,7 @@ async def test_what_is_killed_comes_back(
         assert (await cli("publish", "--wait", stdin=event)).code == 0
     assert (home / "up.json").read_text() == announced, "URL and password are the same"
     assert up.returncode is None
+    await end_all_in_order(up, home, signal.SIGINT)
 
 
 async def test_ctrl_c_is_heeded_while_it_starts(

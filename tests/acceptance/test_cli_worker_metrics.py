@@ -27,6 +27,9 @@ WITHOUT_SERIES = {
     "headrace_model_request_seconds_bucket": "no remote model is used",
     "headrace_model_turn_wait_seconds_bucket": "no remote model is used",
     "headrace_model_circuit_state": "no remote model is used",
+    "headrace_contexts_written_total": "no language model writes contexts",
+    "headrace_contexts_postponed_entries": "no language model writes contexts",
+    "headrace_context_cost_usd_total": "no language model writes contexts",
     "headrace_redis_memory_limit_bytes": "this Redis has no limit",
 }
 OF_THE_GATEWAY = {

@@ -21,12 +21,12 @@ from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.forking import ROOT
 from tests.support.pages import PAGES, Block, blocks_of
 from tests.support.repositories import create_repository
-from tests.support.shell import Shell, install_headrace, shell
+from tests.support.shell import Shell, install_headrace, require_programs, shell
 
 PLACE = "redis://localhost:6379/0"
 LANGUAGES = {"bash", "output", "python", "json", "text"}
 REASONS = {"installs packages", "needs Docker", "needs the key of a provider", "does not end"}
-MOST_NOT_RUN = 6
+MOST_NOT_RUN = 8
 README = "README.md"
 QUICKSTART = "docs/quickstart.md"
 GENERATED = "docs/reference/commands.md"
@@ -151,7 +151,12 @@ async def test_the_quickstart_needs_no_servers(tmp_path: Path, clone: Path) -> N
 
 
 @pytest.mark.parametrize("page", [page for page in BLOCKS if page not in (README, QUICKSTART)])
-async def test_what_a_page_shows_works(page: str, clone: Path, up: dict[str, str]) -> None:
+async def test_what_a_page_shows_works(
+    page: str, clone: Path, request: pytest.FixtureRequest
+) -> None:
+    lines = [block.text for block in BLOCKS[page] if block.language == "bash" and not block.not_run]
+    require_programs("".join(lines))
+    up: dict[str, str] = request.getfixturevalue("up")
     async with reader(clone, up) as user:
         await user.follow(page)
 

@@ -21,6 +21,7 @@ from tests.support.forking import ROOT
 from tests.support.gateways import Gateway, gateway
 from tests.support.http_file import requests_of, send_all
 from tests.support.running import headrace
+from tests.support.shell import require_programs
 from tests.support.waiting import patience
 
 EXAMPLES = ROOT / "examples"
@@ -112,6 +113,7 @@ async def test_a_folder_can_not_be_indexed_with_a_wrong_key(
 async def test_the_smoke_test_passes_and_leaves_nothing(
     environment: Mapping[str, str], notes: AsyncProject
 ) -> None:
+    require_programs((EXAMPLES / "smoke.sh").read_text())
     ended = await run(environment, str(EXAMPLES / "smoke.sh"), "notes")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"ok: {environment['HEADRACE_URL']}\n"
@@ -119,6 +121,7 @@ async def test_the_smoke_test_passes_and_leaves_nothing(
 
 
 async def test_the_smoke_test_fails_with_a_wrong_key(environment: Mapping[str, str]) -> None:
+    require_programs((EXAMPLES / "smoke.sh").read_text())
     wrong = {**environment, "HEADRACE_API_KEY": "hr_00000000_wrong"}
     ended = await run(wrong, str(EXAMPLES / "smoke.sh"), "notes")
     assert (ended.returncode, ended.stdout) == (1, "")

@@ -93,6 +93,38 @@ async def test_a_change_is_one_trace_until_it_is_searchable_by_vector(
     assert {span.service for span in traces.spans} == {"headrace"}
 
 
+async def test_a_change_is_sampled_once(
+    redis_url: str, database: Database, cli: Cli, traces: TraceReceiver
+) -> None:
+    """The second stage follows the decision of the first: a trace is complete or absent."""
+    changed, chunked = "document.changed.bulk", "document.chunked.bulk"
+    half = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"}
+    events = [event(f"{number}.md") for number in range(40)]
+
+    def sampled(name: str) -> set[str]:
+        return {span.trace_id for span in traces.named(name)}
+
+    async with WorkerProcess(redis_url, database, traces.environment | half):
+        published = await cli(
+            "publish",
+            "--lane",
+            "bulk",
+            "--vectors",
+            stdin="\n".join(events),
+            OTEL_SDK_DISABLED="true",
+        )
+        assert published.code == 0, published
+        await eventually(
+            lambda: sampled(f"process {changed}") == sampled(f"ack {chunked}") != set(),
+            "the sampled traces are complete",
+        )
+    assert 0 < len(sampled(f"process {changed}")) < len(events)
+    assert (
+        sampled(f"process {changed}") == sampled(f"process {chunked}") == sampled(f"ack {chunked}")
+    )
+    assert all(span.parent_id for span in traces.named(f"process {chunked}"))
+
+
 async def test_a_question_is_one_trace_until_its_reply(
     redis_url: str, database: Database, cli: Cli, traces: TraceReceiver
 ) -> None:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.http.connections import server_config
 from tests.support.waiting import eventually
 
 __all__ = ["Front", "Refusal", "http_front"]
@@ -73,7 +74,7 @@ async def http_front(upstream_url: str) -> AsyncIterator[Front]:
         async with httpx2.AsyncClient(base_url=upstream_url, timeout=60) as upstream:
             front = Front(f"http://{host}:{port}", upstream)
             app = Starlette(routes=[Route("/{path:path}", front.handle, methods=_METHODS)])
-            server = _Server(uvicorn.Config(app, log_config=None))
+            server = _Server(server_config(app, lifespan="off"))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 await eventually(lambda: server.started, "the front listens")

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.forking import ROOT, fork_server
 from tests.support.waiting import within
 
-__all__ = ["Shell", "install_headrace", "shell"]
+__all__ = ["Shell", "install_headrace", "require_programs", "shell"]
 
 _LONGEST_SECONDS = 60.0
+_OPTIONAL = ("curl", "jq")
 _END = "-- the block has ended --\n"
+
+
+def require_programs(script: str) -> None:
+    """Skip the test if a script runs a program that this machine may lack, and does."""
+    named = [name for name in _OPTIONAL if re.search(rf"\b{name}\b", script)]
+    missing = [name for name in named if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed, so the commands were not run")
 
 
 class Shell:

@@ -26,6 +26,7 @@ from events.replays import Questions, ReplayState
 from events.streams.letter_selection import LetterCount, LetterOutcome
 from gateway.auth.callers import Caller, Right
 from gateway.auth.sessions import Session, Sessions
+from gateway.http.connections import server_config
 from gateway.http.middleware import Guard
 from gateway.knowledge import Knowledge, Question
 from gateway.operations.history import HistoryPoint
@@ -191,8 +192,7 @@ def served(contents: Contents) -> Iterator[str]:
             )
         )
     )
-    config = uvicorn.Config(application, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(application, lifespan="off"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -13,7 +13,7 @@ LIMITS = {
     "gerund_modules": 9,
     "small_modules": 52,
     "store_entries": 14,
-    "most_entries": 25,
+    "most_entries": 26,
     "exported_names": 20,
     "settings": 45,
 }

@@ -10,11 +10,13 @@ from redis.asyncio import Redis
 
 from events.names import LogPosition, Names, Topic
 from events.streams.dead_letters import DeadLetter, DeadLetters
+from processors.chunking.strategies import AUTO
 from processors.doctor.context import ProjectContext
 from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER, StreamEntry
 from processors.recipes import differing, replay_command
 from runtime.errors import MalformedEvent, SignatureRefused
+from store.documents import collections
 from store.documents.ledger import first_handled, outcomes_of
 from store.generations.catalog import Generation
 from store.inspection.snapshot import is_being_replayed, stuck_outbox
@@ -152,7 +154,10 @@ async def check_outbox(context: ProjectContext) -> list[Finding]:
 
 
 async def check_generations(context: ProjectContext) -> list[Finding]:
-    """Find leftovers of replays, unless one is running, and models other than in the settings."""
+    """Find leftovers of replays, unless one is running, and choices that are not in effect.
+
+    These are models of the settings, and strategies of chunking of collections.
+    """
     tools = context.tools
     generations = await tools.store.generations(context.project)
     left = [
@@ -172,6 +177,7 @@ async def check_generations(context: ProjectContext) -> list[Finding]:
         ),
         *context.findings("generation.dropping", dropping, "a generation is only partly dropped"),
         *_other_recipe(context),
+        *await _strategies(context),
     ]
 
 
@@ -191,3 +197,38 @@ def _other_recipe(context: ProjectContext) -> Iterator[Finding]:
         remedy=" && ".join(replay_command(context.project, *choice) for choice in other.items()),
         severity=Severity.NOTE,
     )
+
+
+async def _strategies(context: ProjectContext) -> list[Finding]:
+    generation = context.generation
+    chosen = await collections.strategies(context.connection, generation.project_id)
+    live = generation.recipe.strategies
+    waiting = [
+        Subject(f"{name or 'all other documents'}: {strategy}", name)
+        for name, strategy in chosen.items()
+        if strategy != live.get(name, live.get("", AUTO))
+    ]
+    shared = await collections.shared_documents(
+        context.connection, generation.id, (name for name in live if name)
+    )
+    conflicts = [
+        Subject(f"{context.label(key)} in {', '.join(names)}", tuple(names), key)
+        for key, names in shared.items()
+        if len({live[name] for name in names}) > 1
+    ]
+    return [
+        *context.findings(
+            "generation.chunking",
+            waiting,
+            "another chunking was chosen for these collections than the index was made with",
+            remedy=f"headrace replay --project {context.project}",
+            severity=Severity.NOTE,
+        ),
+        *context.findings(
+            "collection.conflict",
+            conflicts,
+            "documents are in collections with different chunking; the first by name counts",
+            remedy=f"headrace collection set NAME --chunking STRATEGY --project {context.project}",
+            severity=Severity.NOTE,
+        ),
+    ]

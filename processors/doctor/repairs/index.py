@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from events.names import DocumentKey, LogPosition
@@ -20,7 +20,6 @@ from processors.replay.scope import Choice
 from runtime.errors import Unavailable
 from store.inspection.corrections import forget_vectors, move_document, remove_document
 from store.inspection.vectors import forget_index
-from store.types import DocumentWrite
 
 __all__ = [
     "finish_drops",
@@ -64,32 +63,33 @@ def _stored_positions(findings: Sequence[Finding], name: str) -> dict[DocumentKe
     return stored_positions
 
 
-def _changed_vectors(findings: Sequence[Finding]) -> set[tuple[str, bytes]]:
+def _changed_vectors(findings: Sequence[Finding]) -> Mapping[DocumentKey, set[tuple[str, bytes]]]:
     """Models and content hashes of texts with two different vectors, in the index and the cache.
 
-    It is unknown which of the two is wrong, so both must be made again.
+    They are by document. It is unknown which of the two is wrong, so both must be made again.
     """
-    return {
-        (model, content_hash)
-        for subject in subjects_of(each for each in findings if each.name == "vector.changed")
-        for model, content_hash, _ in [subject.key]
-    }
+    changed: defaultdict[DocumentKey, set[tuple[str, bytes]]] = defaultdict(set)
+    for subject in subjects_of(each for each in findings if each.name == "vector.changed"):
+        model, content_hash, _ = subject.key
+        if subject.document is not None:
+            changed[subject.document].add((model, content_hash))
+    return changed
 
 
 async def _index(
     context: ProjectContext,
     batch: Sequence[LastChange],
     newer: dict[DocumentKey, LogPosition],
-    changed: set[tuple[str, bytes]],
+    changed: Mapping[DocumentKey, set[tuple[str, bytes]]],
 ) -> list[str]:
     tools, generation = context.tools, context.generation
     changes = [last.alone() for last in batch]
     texts = await _texts(context, changes)
     prepared = await tools.preparer(texts.fetch).prepare(changes, generation, Urgency.BULK)
     writes = [document.write for document in prepared.documents]
-    await _forget_vectors(context, writes, changed)
-    for write in writes:
-        key = DocumentKey(write.agent or "", write.uri)
+    keys = [DocumentKey(write.agent or "", write.uri) for write in writes]
+    await _forget_vectors(context, set().union(*(changed.get(key, ()) for key in keys)))
+    for key, write in zip(keys, writes, strict=True):
         if key in newer:
             # the fence would refuse to write a lower position than the stored one
             await move_document(tools.database, generation, key, newer[key], write)
@@ -98,13 +98,10 @@ async def _index(
     return [f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures]
 
 
-async def _forget_vectors(
-    context: ProjectContext, writes: Iterable[DocumentWrite], changed: set[tuple[str, bytes]]
-) -> None:
+async def _forget_vectors(context: ProjectContext, changed: set[tuple[str, bytes]]) -> None:
     """Remove the cached vectors of ``changed`` texts before a write takes them from the cache."""
-    texts = {(chunk.model, chunk.content_hash) for write in writes for chunk in write.chunks}
     by_model: defaultdict[str, set[bytes]] = defaultdict(set)
-    for model, content_hash in texts & changed:
+    for model, content_hash in changed:
         by_model[model].add(content_hash)
     for model, hashes in by_model.items():
         await forget_vectors(context.tools.database, context.generation, model, hashes)
@@ -152,7 +149,11 @@ async def finish_drops(context: ProjectContext, findings: Sequence[Finding]) -> 
 async def replay_project(context: ProjectContext, _: Sequence[Finding]) -> list[str]:
     """Build the index again beside the live one, by the same recipe, and switch to it."""
     replay = Replay(
-        context.tools, context.project, Choice(), None, lambda _step, _done, _total: None
+        context.tools,
+        context.project,
+        Choice(keep_strategies=True),
+        None,
+        lambda _step, _done, _total: None,
     )
     await replay.run()
     return []

@@ -31,6 +31,7 @@ from runtime.errors import (
     Unavailable,
     UnsupportedContent,
 )
+from store.documents.costs import Usage
 
 __all__ = ["LiteLLMEmbedder", "request_batches"]
 
@@ -259,7 +260,9 @@ class LiteLLMEmbedder:
             self._require_width(vectors.shape[1])
         self._width = vectors.shape[1]
         tokens = response.tokens or sum(self.count_tokens(texts))
-        return Embeddings(vectors, tokens, tokens * self._provider.usd_per_token)
+        price = self._provider.listed_usd_per_token
+        usage = Usage(1, tokens, cost_usd=None if price is None else tokens * price)
+        return Embeddings(vectors, tokens, usage.cost_usd or 0.0, usage)
 
     def _require_width(self, width: int) -> None:
         expected = self._width or self._endpoint.dimensions
@@ -314,4 +317,5 @@ def _concatenate(parts: Sequence[Embeddings]) -> Embeddings:
         np.concatenate([part.vectors for part in parts]),
         sum(part.tokens for part in parts),
         sum(part.cost_usd for part in parts),
+        sum((part.usage for part in parts if part.usage is not None), Usage()),
     )

@@ -1,4 +1,7 @@
-"""Access to LiteLLM, which no other module imports: requests, errors, vectors, retry delays."""
+"""Access to LiteLLM, which no other module imports: requests, errors, vectors, retry delays.
+
+Language models are called here too, because their requests and errors are the same.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -21,6 +24,7 @@ from runtime.intervals import Backoff
 from runtime.secrets import masked
 
 __all__ = [
+    "Completion",
     "Endpoint",
     "Provider",
     "RequestRefused",
@@ -51,13 +55,17 @@ class RequestRefused(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address and request options of a model; ``dimensions`` is the width to ask for, if any."""
+    """Address and request options of a model; ``dimensions`` is the width to ask for, if any.
+
+    ``key_setting`` names the setting of ``api_key``; '': only the provider's variable is used.
+    """
 
     model: str
     api_key: str = field(default="", repr=False)
     base_url: str = ""
     dimensions: int | None = None
     timeout: timedelta = timedelta(seconds=30)
+    key_setting: str = "HEADRACE_MODEL_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,21 @@ class Response:
 
     data: Sequence[Mapping[str, Any]]
     tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The answer of a language model, unchecked.
+
+    ``tokens_cached`` is the part of ``tokens_in`` that the provider had cached. The counts are None
+    if the provider did not report them. ``cost_usd`` is None if a price is not known.
+    """
+
+    text: str
+    tokens_in: int | None
+    tokens_cached: int
+    tokens_out: int | None
+    cost_usd: float | None
 
 
 class Provider:
@@ -115,34 +138,78 @@ class Provider:
             ConfigurationError: the provider refuses the key.
             RequestRefused: the provider refuses the model or the texts.
         """
-        endpoint = self._endpoint
-        seconds = endpoint.timeout.total_seconds()
+        response = await self._response(
+            self._litellm.aembedding(input=list(texts), **self._options())
+        )
+        usage = getattr(response, "usage", None)
+        return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))
+
+    async def complete(self, messages: Sequence[Mapping[str, Any]], most_tokens: int) -> Completion:
+        """Send one request to a language model, without retries; raises as ``embed``.
+
+        The answer has at most ``most_tokens`` tokens.
+        """
+        response = await self._response(
+            self._litellm.acompletion(
+                messages=list(messages),
+                max_tokens=most_tokens,
+                drop_params=True,
+                **self._options(),
+            )
+        )
+        usage = getattr(response, "usage", None)
+        details = getattr(usage, "prompt_tokens_details", None)
+        return Completion(
+            _answer_text(response),
+            _count(getattr(usage, "prompt_tokens", None)),
+            _count(getattr(details, "cached_tokens", None)) or 0,
+            _count(getattr(usage, "completion_tokens", None)),
+            self._cost_usd(response),
+        )
+
+    def listed_cost_usd(self, tokens_in: int, tokens_out: int) -> float | None:
+        """Cost of a request by LiteLLM's table. It is None if the table lacks a price."""
+        price_in = self._info.get("input_cost_per_token")
+        price_out = self._info.get("output_cost_per_token")
+        if price_in is None or price_out is None:
+            return None
+        return float(price_in) * tokens_in + float(price_out) * tokens_out
+
+    def _cost_usd(self, response: Any) -> float | None:
+        if self.listed_cost_usd(1, 1) is None:
+            return None
+        try:
+            cost = self._litellm.completion_cost(
+                completion_response=response, model=self._endpoint.model
+            )
+        except Exception:  # noqa: BLE001 - a response without counts raises bare Exception
+            return None
+        return float(cost)
+
+    async def _response(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """Await the response to a request; raises as ``embed``."""
+        model, seconds = self._endpoint.model, self._endpoint.timeout.total_seconds()
         try:
             # LiteLLM's own timeout is per read, so a trickle of bytes would never time out.
             async with asyncio.timeout(seconds):
-                response = await self._litellm.aembedding(
-                    model=endpoint.model,
-                    input=list(texts),
-                    timeout=seconds,
-                    max_retries=0,
-                    **self._options(),
-                )
+                return await request
         except TimeoutError:
-            raise Unavailable(f"{endpoint.model} didn't answer within {seconds:g} s") from None
+            raise Unavailable(f"{model} didn't answer within {seconds:g} s") from None
         except Exception as error:
             raise self._translate(error) from error
-        usage = getattr(response, "usage", None)
-        return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))
 
     def _options(self) -> dict[str, Any]:
         endpoint = self._endpoint
         key = endpoint.api_key or (_NO_KEY_NEEDED if self._key_variables else "")
         options = {
+            "model": endpoint.model,
+            "timeout": endpoint.timeout.total_seconds(),
             "api_key": key,
             "api_base": endpoint.base_url,
             "dimensions": endpoint.dimensions,
         }
-        return {name: value for name, value in options.items() if value}
+        given = {name: value for name, value in options.items() if value}
+        return {"max_retries": 0, **given}
 
     def _translate(self, error: Exception) -> HeadraceError:
         litellm, model = self._litellm, self._endpoint.model
@@ -177,7 +244,7 @@ class Provider:
             )
 
     def _key_names(self) -> str:
-        return " or ".join(["HEADRACE_MODEL_API_KEY", *self._key_variables])
+        return " or ".join(filter(None, [self._endpoint.key_setting, *self._key_variables]))
 
     def _provider_name(self) -> str:
         model = self._endpoint.model
@@ -269,6 +336,13 @@ def _drop_empty_keys() -> None:
 def _count(reported: object) -> int | None:
     """Number of tokens that a provider reports. Returns None if it is not a valid count."""
     return reported if isinstance(reported, int) and reported > 0 else None
+
+
+def _answer_text(response: Any) -> str:
+    """Text of the first choice. It is empty if the response has none."""
+    choices = getattr(response, "choices", None) or [None]
+    text = getattr(getattr(choices[0], "message", None), "content", None)
+    return text if isinstance(text, str) else ""
 
 
 def _headers(error: Exception) -> Mapping[str, str]:

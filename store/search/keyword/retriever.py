@@ -27,6 +27,9 @@ CORRECTION_WEIGHT = 0.5
 """A correction of a misspelt word is weaker evidence than a word of the query itself."""
 
 MAX_CORRECTIONS = 8
+_CACHE_SHARE_OF_EXAMPLES = 4
+"""The segments of code examples get a cache of a quarter of the size: they are few."""
+
 _THREAD_FROM_POSTINGS = 200_000
 _ROUNDS = (2, 16)
 _QUERIES = named("keyword")
@@ -49,11 +52,11 @@ class KeywordRetriever:
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._cache = SegmentCache(cache_bytes)
+        self._cache_of_examples = SegmentCache(cache_bytes // _CACHE_SHARE_OF_EXAMPLES)
 
     async def search(
         self,
         connection: asyncpg.Connection,
-        generation_id: int,
         text: str,
         visibility: Visibility,
         limit: int,
@@ -64,12 +67,12 @@ class KeywordRetriever:
             asyncpg.PostgresError: the server failed.
         """
         weights: dict[str, float] = dict(Counter(terms(text)))
-        matches = await self._read(connection, generation_id, weights)
-        corrections = await self._correct(connection, generation_id, weights, matches, visibility)
+        matches = await self._read(connection, visibility, weights)
+        corrections = await self._correct(connection, weights, matches, visibility)
         for term, word in corrections.items():
             weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
         if corrections:
-            matches = await self._read(connection, generation_id, weights)
+            matches = await self._read(connection, visibility, weights)
         by_hash = {term_hash(term): weight for term, weight in weights.items()}
         ranked = await _visible(connection, await _score(matches, by_hash), visibility, limit)
         factors = factors_of(matches, by_hash)
@@ -79,18 +82,21 @@ class KeywordRetriever:
         return KeywordMatches(ranked, corrections, occurring)
 
     async def _read(
-        self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]
+        self, connection: asyncpg.Connection, visibility: Visibility, words: Iterable[str]
     ) -> Matches:
+        """Read the segments of the text, or those of the code examples."""
+        generation_id, of_examples = visibility.generation_id, visibility.of_examples
+        cache = self._cache_of_examples if of_examples else self._cache
         hashes = [term_hash(word) for word in words]
-        cached = self._cache.get(generation_id)
+        cached = cache.get(generation_id)
         rows = await connection.fetch(
-            _QUERIES["read_segments"], generation_id, list(cached), hashes
+            _QUERIES["read_segments"], generation_id, list(cached), hashes, of_examples
         )
         heads = [row for row in rows if row["term"] is None]
         segments = {
             row["segment_id"]: cached.get(row["segment_id"]) or _decode(row) for row in heads
         }
-        self._cache.put(generation_id, segments)
+        cache.put(generation_id, segments)
         large = _group([row for row in rows if row["term"] is not None])
         return Matches(
             segments=list(segments.values()),
@@ -104,7 +110,6 @@ class KeywordRetriever:
     async def _correct(
         self,
         connection: asyncpg.Connection,
-        generation_id: int,
         asked: Iterable[str],
         matches: Matches,
         visibility: Visibility,
@@ -117,11 +122,11 @@ class KeywordRetriever:
             return {}
         frequencies = matches.document_frequencies()
         missing = [term for term in asked if term_hash(term) not in frequencies][:MAX_CORRECTIONS]
-        near = {term: await nearest(connection, generation_id, term) for term in missing}
+        near = {term: await nearest(connection, visibility.generation_id, term) for term in missing}
         candidates = {word for words in near.values() for word in words}
         if not candidates:
             return {}
-        occurring = await self._read(connection, generation_id, candidates)
+        occurring = await self._read(connection, visibility, candidates)
         frequency = occurring.document_frequencies()
         corrections: dict[str, str] = {}
         for term, words in near.items():

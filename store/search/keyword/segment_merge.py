@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import asyncpg
 import numpy as np
@@ -35,18 +36,22 @@ _QUERIES = named("keyword")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSize:
-    """A segment and the number of chunks that it was written with."""
+    """A segment and the number of chunks that it was written with.
+
+    ``is_example``: its chunks are code examples.
+    """
 
     segment_id: int
     chunks: int
+    is_example: bool = False
 
 
 def plan_merges(segments: Iterable[SegmentSize]) -> list[list[int]]:
-    """Groups of ids of the segments to merge, oldest first."""
-    levels: dict[int, list[SegmentSize]] = defaultdict(list)
+    """Groups of ids of the segments to merge, oldest first; examples are merged with examples."""
+    levels: dict[tuple[bool, int], list[SegmentSize]] = defaultdict(list)
     for segment in sorted(segments, key=lambda segment: segment.segment_id):
         if segment.chunks <= MAX_CHUNKS // 2:
-            levels[_level(segment.chunks)].append(segment)
+            levels[segment.is_example, _level(segment.chunks)].append(segment)
     return [group for level in levels.values() for group in _groups(level)]
 
 
@@ -82,7 +87,7 @@ def _ids(group: Iterable[SegmentSize]) -> list[int]:
 async def list_sizes(connection: asyncpg.Connection, generation_id: int) -> list[SegmentSize]:
     """Every segment of a generation, oldest first."""
     rows = await connection.fetch(_QUERIES["list_segments"], generation_id)
-    return [SegmentSize(row["segment_id"], row["chunks"]) for row in rows]
+    return [SegmentSize(row["segment_id"], row["chunks"], row["is_example"]) for row in rows]
 
 
 async def merge_segments(
@@ -90,10 +95,13 @@ async def merge_segments(
 ) -> None:
     """Replace segments by a single one, without the chunks that no longer exist.
 
-    Only one caller at a time may do this per generation. Queries and writers are not blocked; a
-    query sees either all of the old segments or the new one.
+    Either all of them hold code examples, or none does. Only one caller at a time may do this per
+    generation. Queries and writers are not blocked; a query sees either all of the old segments or
+    the new one.
     """
-    parts = await _read(connection, generation_id, segment_ids)
+    rows = await connection.fetch(_QUERIES["read_for_merge"], generation_id, segment_ids)
+    is_example = any(row["is_example"] for row in rows)
+    parts = await _read(connection, generation_id, rows)
     chunk_ids = np.concatenate([part.chunk_ids for part in parts])
     alive = await _alive(connection, generation_id, chunk_ids.tolist())
     merged = await in_thread(connection, Postings.merge, parts, np.array(alive, np.int64))
@@ -102,7 +110,7 @@ async def merge_segments(
     )
     await connection.execute(_QUERIES["delete_segments"], generation_id, segment_ids)
     if len(merged.chunk_ids):
-        await insert_segment(connection, generation_id, merged)
+        await insert_segment(connection, generation_id, merged, is_example=is_example)
 
 
 async def find_wasteful(
@@ -123,21 +131,21 @@ async def find_wasteful(
 
 
 async def _read(
-    connection: asyncpg.Connection, generation_id: int, segment_ids: Sequence[int]
+    connection: asyncpg.Connection, generation_id: int, rows: Iterable[Mapping[str, Any]]
 ) -> list[Postings]:
     parts = []
-    for row in await connection.fetch(_QUERIES["read_for_merge"], generation_id, segment_ids):
+    for row in rows:
         if row["postings"] is not None:
             parts.append(decode_inline(row["documents"], row["postings"]))
         else:
-            rows = await connection.fetch(
+            postings = await connection.fetch(
                 _QUERIES["read_postings_for_merge"],
                 generation_id,
                 row["segment_id"],
                 timeout=LARGE_TIMEOUT_S,
             )
             chunk_ids, lengths = decode_chunks(row["documents"])
-            packed = [(term, data) for term, data in rows]
+            packed = [(term, data) for term, data in postings]
             parts.append(
                 await in_thread(connection, Postings.from_packed, chunk_ids, lengths, packed)
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import asyncpg
 import numpy as np
@@ -52,15 +53,20 @@ async def add(
         asyncpg.PostgresError: the connection is not in the scope of the generation, or the server
             failed.
     """
-    for postings, words in segments:
-        await insert_segment(connection, generation_id, postings)
-        await insert_words(connection, generation_id, words)
+    for segment in segments:
+        await insert_segment(
+            connection, generation_id, segment.postings, is_example=segment.is_example
+        )
+        await insert_words(connection, generation_id, segment.words)
 
 
 async def insert_segment(
-    connection: asyncpg.Connection, generation_id: int, postings: Postings
+    connection: asyncpg.Connection, generation_id: int, postings: Postings, *, is_example: bool
 ) -> None:
-    """Write one segment, with its postings in its row or, if it is large, in rows of their own."""
+    """Write one segment, with its postings in its row or, if it is large, in rows of their own.
+
+    ``is_example``: its chunks are code examples.
+    """
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
         _QUERIES["insert_segment"],
@@ -69,6 +75,7 @@ async def insert_segment(
         int(postings.lengths.sum()),
         encode_chunks(postings),
         encode_inline(postings) if small else None,
+        is_example,
     )
     if not small:
         packed = list(postings.packed())
@@ -92,13 +99,26 @@ async def insert_words(
 
 _URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
 
-Segment = tuple[Postings, list[str]]
-"""Postings of some chunks, and their distinct words that a misspelt word can be corrected to."""
+
+class Segment(NamedTuple):
+    """Postings of some chunks, and their distinct words that a misspelt word can be corrected to.
+
+    The chunks are either code examples or not. Examples give no words: the text around them, which
+    is in chunks too, has the same.
+    """
+
+    postings: Postings
+    words: list[str]
+    is_example: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """A chunk's id and everything that it is found by: text, symbol, headings, title and uri."""
+    """A chunk's id and everything that it is found by.
+
+    That is its text, symbol and headings, its document's title and uri, and its context. A code
+    example is also found by its ``surroundings``.
+    """
 
     chunk_id: int
     content: str
@@ -106,6 +126,9 @@ class ChunkText:
     title: str | None = None
     symbol: str | None = None
     heading_path: Sequence[str] = ()
+    is_example: bool = False
+    surroundings: str = ""
+    context: str = ""
 
 
 def about_document(uri: str, title: str | None) -> str:
@@ -113,22 +136,27 @@ def about_document(uri: str, title: str | None) -> str:
     return "\n".join((title or "", " ".join(_URI_SEPARATOR.split(uri))))
 
 
-def about_chunk(symbol: str | None, heading_path: Sequence[str]) -> str:
+def about_chunk(symbol: str | None, heading_path: Sequence[str], context: str = "") -> str:
     """Text about a chunk, by which it is found in addition to its content."""
-    return "\n".join((symbol or "", *heading_path))
+    return "\n".join((symbol or "", *heading_path, context))
 
 
 def segments_of(texts: Sequence[ChunkText]) -> list[Segment]:
-    """Build one segment for each 65,536 chunks.
+    """Build one segment for each 65,536 chunks, and separate ones for code examples.
 
     For speed, a text is not converted to terms as a whole: the term hashes of each piece are
     cached, and the terms themselves are used once for each distinct piece.
     """
-    starts = range(0, len(texts), MAX_CHUNKS)
-    return [_segment(texts[start : start + MAX_CHUNKS]) for start in starts]
+    examples = [text for text in texts if text.is_example]
+    others = [text for text in texts if not text.is_example] if examples else texts
+    return [
+        _segment(part[start : start + MAX_CHUNKS], is_example=part is examples)
+        for part in (others, examples)
+        for start in range(0, len(part), MAX_CHUNKS)
+    ]
 
 
-def _segment(texts: Sequence[ChunkText]) -> Segment:
+def _segment(texts: Sequence[ChunkText], *, is_example: bool) -> Segment:
     distinct: set[str] = set()
     hashes: list[list[int]] = []
     for parts in _pieces(texts):
@@ -139,7 +167,8 @@ def _segment(texts: Sequence[ChunkText]) -> Segment:
         np.array([len(terms) for terms in hashes], np.uint32),
         np.fromiter(chain.from_iterable(hashes), np.int64),
     )
-    return postings, words_of(chain.from_iterable(map(terms_of, distinct)))
+    words = [] if is_example else words_of(chain.from_iterable(map(terms_of, distinct)))
+    return Segment(postings, words, is_example)
 
 
 def _pieces(texts: Sequence[ChunkText]) -> Iterator[list[str]]:
@@ -150,8 +179,9 @@ def _pieces(texts: Sequence[ChunkText]) -> Iterator[list[str]]:
         if document != (text.uri, text.title):
             document = text.uri, text.title
             shared = pieces(about_document(*document))
-        own = pieces(about_chunk(text.symbol, text.heading_path))
-        yield [*pieces(text.content), *own, *shared]
+        own = pieces(about_chunk(text.symbol, text.heading_path, text.context))
+        around = pieces(text.surroundings) if text.surroundings else ()
+        yield [*pieces(text.content), *around, *own, *shared]
 
 
 def _hashes_of_piece(piece: str) -> tuple[int, ...]:

@@ -99,6 +99,15 @@ async def test_an_event_id_is_published_once(docs: AsyncProject) -> None:
         await docs.upsert("herons.md", "Something else.", event_id="spring")
 
 
+async def test_a_change_is_found_by_its_event_id(docs: AsyncProject) -> None:
+    receipt = await docs.upsert("herons.md", HERONS, event_id="spring")
+    change = await docs.change(event_id="spring", wait=timedelta(seconds=30))
+    assert change is not None
+    assert (change.token, change.state) == (receipt.token, "indexed")
+    with pytest.raises(NotFound):
+        await docs.change(event_id="summer")
+
+
 async def test_a_batch_is_published_in_order_and_followed(docs: AsyncProject) -> None:
     """The last change of a document wins, although the changes are in different groups."""
     async with docs.batch("import") as batch:

@@ -27,7 +27,7 @@ MODULE = re.compile(r"python -m ([\w.]+)")
 SETTING = re.compile(r"HEADRACE_([A-Z_]+[A-Z])\b")
 OF_OTHERS = {
     *("API_KEY", "URL", "MCP_RESULTS", "OWNER_PASSWORD"),
-    *("TEST_SEEDS", "TEST_SHOTS", "TEST_QUERIES"),
+    *("TEST_SEEDS", "TEST_SHOTS", "TEST_QUERIES", "TEST_REQUESTS"),
 }
 
 

@@ -96,6 +96,7 @@ def change(**data: object) -> bytes:
             {"content": "x", "agent": "ann", "origin": {"source": "a" * 32, "revision": 1}},
             "shared documents only: leave agent out",
         ),
+        ({"content": "x", "kind": "code_example"}, "a part of documents, not a kind of document"),
     ],
 )
 def test_inconsistent_changes_are_refused_with_the_reason(

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from content.registry import EXTRACTORS
-from events.models import Kind
+from events.models import DOCUMENT_KINDS
 from processors.chunking.registry import CHUNKERS
 from tests.support.forking import ROOT
 
@@ -42,7 +42,7 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_only_kinds_that_exist_are_offered() -> None:
     """Each kind that is offered has a chunker or an extractor."""
-    assert {kind.value for kind in Kind} == {*CHUNKERS, *EXTRACTORS}
+    assert {kind.value for kind in DOCUMENT_KINDS} == {*CHUNKERS, *EXTRACTORS}
 
 
 @pytest.mark.parametrize("module", ["typer", "gateway.commands.status"])
@@ -88,3 +88,14 @@ def test_an_unknown_setting_is_wrong_usage() -> None:
     done = run(*START, "status", HEADRACE_MODLE="x")
     assert done.returncode == 2
     assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting; did you mean")
+
+
+def test_a_question_needs_no_modules_of_the_index() -> None:
+    """Imports are most of the time of a short command."""
+    heavy = ("asyncpg", "numpy", "pgvector", "processors", "sqlalchemy", "store", "tokenizers")
+    code = (
+        "import sys, gateway.main as main; main.application(['ask']);"
+        f"print(*[name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = run(sys.executable, "-P", "-c", code)
+    assert (done.returncode, done.stdout.split()) == (0, [])

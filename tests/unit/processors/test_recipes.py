@@ -20,7 +20,7 @@ def test_the_recipe_of_the_settings_names_models_in_full() -> None:
     settings = Settings(model_dimensions=256, models={"code": "voyage/voyage-code-3"})
     recipe = recipe_of(settings)
     assert recipe == Recipe(
-        "local/all-MiniLM-L6-v2", {"code": "voyage/voyage-code-3@256"}, chunking="1", tokens=1
+        "local/all-MiniLM-L6-v2", {"code": "voyage/voyage-code-3@256"}, chunking="2", tokens=1
     )
 
 
@@ -30,7 +30,15 @@ def test_a_model_for_a_kind_that_does_not_exist_is_refused() -> None:
         recipe_of(Settings(models={"cod": "local/hash-384"}))
 
 
-@pytest.mark.parametrize(("text", "limit"), [("1", 254), ("1:128", 128), ("1:1000", 254)])
+def test_code_examples_have_the_model_of_their_documents() -> None:
+    """A model for code examples alone is refused, as it would have no effect."""
+    with pytest.raises(ConfigurationError, match="unknown kind code_example"):
+        recipe_of(Settings(models={"code_example": "local/hash-384"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("1", 254), ("1:128", 128), ("1:1000", 254), ("2", 254), ("2:64", 64)]
+)
 def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> None:
     """A chunking can lower the model's limit and not raise it."""
     chunking = Chunking.parse(text)
@@ -38,10 +46,10 @@ def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> N
     assert chunking.limit(254) == limit
 
 
-@pytest.mark.parametrize("text", ["", "0", "2", "1:", "1:x", "-1", "1:128:1", " 1", "1:0", "1:23"])
+@pytest.mark.parametrize("text", ["", "0", "3", "1:", "1:x", "-1", "1:128:1", " 1", "1:0", "1:23"])
 def test_an_impossible_chunking_is_refused(text: str) -> None:
     """The error lists the possible chunkings."""
-    with pytest.raises(UsageError, match=r"versions 1, .* 1:128|at least"):
+    with pytest.raises(UsageError, match=r"versions 1, 2, .* 2:128|at least"):
         Chunking.parse(text)
 
 

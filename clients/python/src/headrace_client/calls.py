@@ -298,20 +298,28 @@ def ask_many(
     )
 
 
-def change(project: str, token: str, *, wait: timedelta = timedelta()) -> Call[Change | None]:
+def change(
+    project: str,
+    token: str | None = None,
+    *,
+    event_id: str | None = None,
+    wait: timedelta = timedelta(),
+) -> Call[Change | None]:
     """Return a handled change, or None while it waits in the log.
 
-    The gateway waits up to ``wait`` (at most 30 s) for the outcome.
+    The gateway waits up to ``wait`` (at most 30 s) for the outcome. Give the token of the change,
+    or its event id; that of a signed change, or of one over 24 hours old, is not found.
 
     Raises:
-        NotFound: the project has no such change, or it was published past the gateways and is not
-            handled.
+        NotFound: the project has no such change, or it has the token of a change that was published
+            past the gateways and is not handled.
+        Conflict: several changes have the event id.
     """
     return Call(
         "GET",
         _path(project, "/change"),
         _handled,
-        params={"token": token},
+        params=_given({"token": token, "event_id": event_id}),
         headers=_waiting(wait),
         takes=wait,
     )

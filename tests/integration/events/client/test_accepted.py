@@ -8,8 +8,11 @@ import pytest
 from redis.asyncio import Redis
 
 from events.client.accepted import AcceptedChanges
+from events.client.publisher import Publisher
+from events.models import DocumentChange, DocumentChanged
 from events.names import Names
 from events.server.connection import connect
+from events.signatures import SigningKey
 
 NAMES = Names()
 
@@ -39,3 +42,25 @@ async def test_a_change_that_is_noted_again_takes_no_room(redis: Redis) -> None:
     await accepted.add("docs", ["live:0:5000-10", "live:0:5000-1"])
     assert await redis.strlen(key) == size > 0
     assert 0 < await redis.pttl(key) <= 24 * 3600 * 1000
+
+
+async def test_an_event_id_names_its_change_in_each_partition(redis: Redis) -> None:
+    """Those of other projects, of other ids and of signed events are left out."""
+    names = Names(partitions=4)
+    uris = {names.partition_of("docs", f"{number}.md"): f"{number}.md" for number in range(40)}
+
+    def event(uri: str, event_id: str = "spring", project: str = "docs") -> DocumentChanged:
+        change = DocumentChange(project=project, uri=uri, content="Herons.")
+        return DocumentChanged(id=event_id, data=change)
+
+    publisher = Publisher(redis, names)
+    tokens = [(await publisher.publish(event(uri))).token for uri in uris.values()]
+    await publisher.publish(event("a.md", event_id="summer"))
+    signer = Publisher(redis, names, signing_key=SigningKey.new())
+    await signer.publish(event("a.md", event_id="signed"))
+    await redis.set(names.seen("docs", "nonsense", 0), b"\xff of no entry")
+    accepted = AcceptedChanges(redis, names)
+    assert sorted(await accepted.tokens_of("docs", "spring")) == sorted(tokens)
+    assert len(set(tokens)) == 4
+    for project, event_id in (("other", "spring"), ("docs", "signed"), ("docs", "nonsense")):
+        assert await accepted.tokens_of(project, event_id) == []

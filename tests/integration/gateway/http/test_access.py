@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import httpx2
-import pytest
 
 from gateway.auth.callers import Right
 from tests.support.gateways import Gateway
@@ -28,27 +29,31 @@ _ROUTES: list[tuple[Right, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("right", "method", "path", "body"), _ROUTES)
-async def test_a_route_needs_its_right_and_its_project(
-    served: Gateway, right: Right, method: str, path: str, body: dict[str, Any]
-) -> None:
-    url = f"{served.url}/v1/projects/docs/{path}".removesuffix("/")
-    others = frozenset(Right) - {right, Right.OPERATE}
+async def test_a_route_needs_its_right_and_its_project(served: Gateway) -> None:
+    others = {right: frozenset(Right) - {right, Right.OPERATE} for right in Right}
+    without = {right: await served.key(rights=rights) for right, rights in others.items()}
+    foreign = await served.key("other")
+    async with httpx2.AsyncClient() as client:
+        for right, method, path, body in _ROUTES:
+            url = f"{served.url}/v1/projects/docs/{path}".removesuffix("/")
+            send = partial(client.request, method, url, **body)
+            if path != "document:move":  # a move also reads
+                assert await refusal(send, without[right]) == (403, "Forbidden"), path
+            assert await refusal(send, foreign) == (404, "UnknownProject"), path
+            assert await refusal(send, None) == (401, "Unauthenticated"), path
+            unknown = "hr_AAAAAAAA_" + "A" * 43
+            assert await refusal(send, unknown) == (401, "Unauthenticated"), path
 
-    async def code(key: str | None) -> tuple[int, str]:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        async with httpx2.AsyncClient() as client:
-            response = await client.request(method, url, headers=headers, **body)
-        problem = response.json()
-        assert response.headers["content-type"] == "application/problem+json"
-        assert problem["remedy"]
-        return response.status_code, problem["code"]
 
-    if right is not Right.PUBLISH or path != "document:move":  # a move also reads
-        assert await code(await served.key(rights=others)) == (403, "Forbidden")
-    assert await code(await served.key("other")) == (404, "UnknownProject")
-    assert await code(None) == (401, "Unauthenticated")
-    assert await code("hr_AAAAAAAA_" + "A" * 43) == (401, "Unauthenticated")
+async def refusal(
+    send: Callable[..., Awaitable[httpx2.Response]], key: str | None
+) -> tuple[int, str]:
+    """Send a request with a key; return status and code of the problem."""
+    response = await send(headers={} if key is None else {"Authorization": f"Bearer {key}"})
+    problem = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    assert problem["remedy"]
+    return response.status_code, problem["code"]
 
 
 async def test_without_a_key_only_the_process_is_shown(served: Gateway) -> None:
@@ -87,23 +92,21 @@ async def test_unknown_fields_and_parameters_are_refused(client: httpx2.AsyncCli
     assert (response.status_code, response.json()["code"]) == (400, "MalformedRequest")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+async def test_only_a_published_document_has_metadata_in_its_address(
+    client: httpx2.AsyncClient,
+) -> None:
+    routes: list[tuple[str, str, dict[str, Any]]] = [
         ("GET", "documents", {}),
         ("GET", "ask?q=herons", {}),
         ("POST", "ask", {"json": {"text": "herons"}}),
         ("DELETE", "document?uri=a.md", {}),
         ("POST", "changes", {"json": [{"data": {"uri": "a.md", "content": "Herons."}}]}),
-    ],
-)
-async def test_only_a_published_document_has_metadata_in_its_address(
-    client: httpx2.AsyncClient, method: str, path: str, body: dict[str, Any]
-) -> None:
-    url = httpx2.URL(path).copy_add_param("meta.year", "2026")
-    response = await client.request(method, url, **body)
-    assert (response.status_code, response.json()["code"]) == (422, "UsageError")
-    assert "'meta.year'" in response.json()["detail"]
+    ]
+    for method, path, body in routes:
+        url = httpx2.URL(path).copy_add_param("meta.year", "2026")
+        response = await client.request(method, url, **body)
+        assert (response.status_code, response.json()["code"]) == (422, "UsageError"), path
+        assert "'meta.year'" in response.json()["detail"]
 
 
 async def test_the_address_of_a_document_names_its_parameters(client: httpx2.AsyncClient) -> None:

@@ -7,7 +7,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from socket import SO_RCVBUF, SOL_SOCKET, create_server
+from socket import IPPROTO_TCP, SO_RCVBUF, SOL_SOCKET, TCP_NODELAY, create_server
 from socket import socket as new_socket
 from urllib.parse import urlsplit
 
@@ -206,6 +206,27 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
             await eventually(lambda: written_bytes > 0, "the response has begun")
             await eventually(lambda: has_ended, "the response has ended")
             await eventually(lambda: not server.server_state.connections, "the connection is gone")
+        server.should_exit = True
+        await serving
+
+
+async def test_a_response_of_two_parts_is_sent_at_once() -> None:
+    """The kernel would keep the second part back until the client acknowledges the first."""
+
+    async def empty(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(server_config(empty, lifespan="off"))
+        serving = asyncio.create_task(server._serve(sockets=[listener]))
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        await eventually(lambda: bool(server.server_state.connections), "a connection is open")
+        [connection] = server.server_state.connections
+        assert isinstance(connection, Connection)
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(IPPROTO_TCP, TCP_NODELAY)
+        writer.close()
         server.should_exit = True
         await serving
 

@@ -7,6 +7,9 @@ import json
 import httpx2
 import pytest
 
+from events.client.client import Client
+from events.models import DocumentChange, DocumentChanged
+from events.names import Names
 from tests.support.databases import Database
 from tests.support.gateways import gateway
 from tests.support.running import headrace
@@ -60,6 +63,76 @@ async def test_a_token_of_another_project_is_unknown(redis_url: str, database: D
     for response in (foreign, never):
         assert (response.status_code, response.json()["code"]) == (404, "NotFound")
     assert (wrong.status_code, wrong.json()["code"]) == (422, "UsageError")
+
+
+async def test_a_change_that_was_published_past_the_gateway_is_found_by_its_event_id(
+    redis_url: str, database: Database
+) -> None:
+    """It waits for its outcome too. Another project has no such change, nor has another id."""
+    event = DocumentChanged(
+        id="spring/1", data=DocumentChange(project="docs", uri="a.md", content="Herons.")
+    )
+    async with (
+        gateway(redis_url, database) as served,
+        served.client() as client,
+        served.client("other") as other,
+        Client.connect(redis_url) as publisher,
+    ):
+        receipt = await publisher.publish(event)
+        by_id = {"event_id": event.id}
+        unnoted = await client.get("change", params={"token": receipt.token})
+        assert unnoted.status_code == 404
+        waiting = await client.get("change", params=by_id)
+        assert waiting.json() == {"token": receipt.token, "state": "waiting"}
+        for response in (
+            await other.get("change", params=by_id),
+            await client.get("change", params={"event_id": "spring/2"}),
+        ):
+            assert (response.status_code, response.json()["code"]) == (404, "NotFound")
+        async with headrace(redis_url, database):
+            handled = (await client.get("change", params=by_id, headers=WAIT)).json()
+        assert (handled["state"], handled["token"]) == ("indexed", receipt.token)
+
+
+async def test_a_change_is_named_in_one_way(redis_url: str, database: Database) -> None:
+    async with gateway(redis_url, database) as served, served.client() as client:
+        token = await published(client, "document")
+        for parameters in ({}, {"token": token, "event_id": "a"}):
+            response = await client.get("change", params=parameters)
+            assert (response.status_code, response.json()["code"]) == (422, "UsageError")
+
+
+async def test_an_event_id_of_changes_in_several_partitions_is_ambiguous(
+    redis_url: str, database: Database
+) -> None:
+    names = Names(partitions=2)
+    uris = {names.partition_of("docs", f"{number}.md"): f"{number}.md" for number in range(20)}
+    events = [{"id": "spring", "data": {"uri": uri, "content": ""}} for uri in uris.values()]
+    async with (
+        gateway(redis_url, database, partitions=2) as served,
+        served.client() as client,
+    ):
+        published_changes = await client.post("changes", json=events)
+        assert published_changes.status_code == 202, published_changes.text
+        response = await client.get("change", params={"event_id": "spring"})
+    assert (response.status_code, response.json()["code"]) == (409, "Conflict")
+
+
+async def test_a_request_names_the_batch_of_its_events(redis_url: str, database: Database) -> None:
+    """Except of those that name one themselves."""
+    events = [
+        {"data": {"uri": "a.md", "content": "Herons."}},
+        {"data": {"uri": "b.md", "content": "Owls."}, "batch": None},
+        {"data": {"uri": "c.md", "content": "Swans."}, "batch": "swans"},
+    ]
+    async with gateway(redis_url, database) as served, served.client() as client:
+        response = await client.post("changes", json=events, params={"batch": "spring"})
+        assert (response.status_code, response.json()["batch"]) == (202, "spring")
+        for batch, changes in (("spring", 2), ("swans", 1)):
+            progress = (await client.get(f"batch/{batch}")).json()["progress"]
+            assert progress["published"] == changes
+        wrong = await client.post("changes", json=events, params={"batch": "b" * 65})
+        assert wrong.status_code == 422
 
 
 async def test_the_progress_of_a_batch_counts_what_was_published(

@@ -1,9 +1,13 @@
-"""The OpenAPI document against the gateway: its examples, and generated requests."""
+"""The OpenAPI document against the gateway: its examples, and generated requests.
+
+``HEADRACE_TEST_REQUESTS=100`` generates as many for each route, kind of data and key.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -26,7 +30,7 @@ from tests.support.gateways import Gateway, gateway
 from tests.support.running import headrace
 
 _SEED = 7
-_REQUESTS = 10
+_REQUESTS = int(os.environ.get("HEADRACE_TEST_REQUESTS", "6"))
 """Generated requests for each route, kind of data and key."""
 _STARTS_PROCESSES = "/replays"
 

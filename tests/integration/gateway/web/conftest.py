@@ -13,9 +13,9 @@ from tests.support.browser import Opened, chromium, log_in, open_page
 from tests.support.site import Contents, served
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium of this machine."""
+    """Chromium of this machine; each test has a session of its own in it."""
     with chromium() as browser:
         yield browser
 

@@ -11,7 +11,7 @@ import pptx
 import pytest
 import xlsxwriter
 
-from events.models import DocumentIndexed, DocumentRejected, Kind
+from events.models import DocumentIndexed, DocumentRejected, Filters, Kind
 from tests.support.databases import Database
 from tests.support.replays import replay, rows, tools
 from tests.support.running import Headrace, headrace
@@ -106,6 +106,25 @@ async def test_an_answer_cites_the_place_in_a_document_of_any_kind(running: Head
             assert (best.citation.page, box.page) == (2, 2)
             assert 0 < box.left < box.right < 595
             assert 0 < box.bottom < box.top < 842
+
+
+async def test_a_conversation_is_found_by_its_channel(running: Headrace) -> None:
+    """Channel and day of an export are metadata of its document, unless the publisher sets them."""
+    author = {"id": "7", "name": "ana"}
+    message = {
+        "id": "1",
+        "timestamp": "2026-03-02T10:14:00Z",
+        "content": "It leaks.",
+        "author": author,
+    }
+    for channel, metadata in (("mill", {}), ("dam", {"channel": "weir"})):
+        export = json.dumps({"channel": {"name": channel}, "messages": [message]})
+        receipt = await running.client.upsert("docs", f"{channel}.json", export, metadata=metadata)
+        assert isinstance(await running.outcome(receipt), DocumentIndexed)
+    for wanted, uri in (("mill", "mill.json"), ("weir", "dam.json")):
+        filters = Filters(metadata={"channel": wanted, "date": "2026-03-02"})
+        answer = await running.client.ask("docs", "leaks", mode="keyword", filters=filters)
+        assert [result.citation.uri for result in answer.results] == [uri]
 
 
 async def test_a_replay_extracts_the_archived_bytes_again(running: Headrace) -> None:

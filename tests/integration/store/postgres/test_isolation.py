@@ -21,8 +21,10 @@ PRIVATE = (
     "embeddings",
     "pending_vectors",
     "refused_vectors",
+    "chunk_contexts",
 )
 INDEX = (
+    "chunk_contexts",
     "chunks",
     "collections",
     "document_collections",
@@ -42,6 +44,10 @@ PENDING = (
 )
 REFUSED = (
     "insert into refused_vectors select generation_id, id, agent, 1, 'reason' from chunks "
+    "where generation_id = $1"
+)
+CONTEXTS = (
+    "insert into chunk_contexts select generation_id, id, document_id, agent, 'header' from chunks "
     "where generation_id = $1"
 )
 SCOPE = (
@@ -107,6 +113,7 @@ async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
                 "insert into vector_indexes values ($1, 1, 'none', 0, 0)",
                 PENDING,
                 REFUSED,
+                CONTEXTS,
             ):
                 await owner.execute(statement, generation.id)
     await owner.close()

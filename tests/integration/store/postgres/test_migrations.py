@@ -80,9 +80,9 @@ async def test_a_migrated_index_has_the_recipe_that_it_was_made_by(urls: tuple[s
         store = Store(worker, RECIPE)
         alpha, beta, empty = [await store.live(project) for project in PROJECTS]
         assert alpha is not None
-        assert alpha.recipe == Recipe("test/model", {"code": "test/code"})
+        assert alpha.recipe == Recipe("test/model", {"code": "test/code"}, chunking="1")
         assert beta is not None
-        assert beta.recipe == Recipe("test/model")
+        assert beta.recipe == Recipe("test/model", chunking="1")
         assert empty is not None
         assert empty.state == "live"
         created = await store.generation("new")

@@ -275,13 +275,16 @@ async def test_plans_keep_their_indexes_under_row_level_security(
     await owner.close()
     generation_id = (await index.live()).id
     vector = vectors[0].astype(np.float16)
-    postings = await plan(index, named("keyword")["read_segments"], generation_id, [], [1, 2, 3])
+    postings = await plan(
+        index, named("keyword")["read_segments"], generation_id, [], [1, 2, 3], False
+    )
     assert "keyword_postings_pkey" in postings
     assert "Seq Scan on keyword_postings" not in postings
     numbers = {
         "generation_id": generation_id,
         "model_id": 1,
         "dimensions": DIMENSIONS,
+        "is_example": "false",
         "visible": "",
     }
     exact = named("vectors")["exact"].format(**numbers)

@@ -11,6 +11,7 @@ from events.models import DocumentChange, DocumentChanged, Problem
 from events.names import Lane, LogPosition
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import NotFound
+from store.documents.ledger import add_costs
 from store.generations.catalog import Projects, Recipe
 from store.postgres.pool import Database
 from store.store import Store
@@ -111,6 +112,33 @@ async def test_published_changes_wait_until_they_are_handled(
     assert await counts() == (2, 1, 1)
     await store.apply([document_write("c", 12, ["x"], batch="import")])
     assert await counts() == (2, 2, 0)
+
+
+async def test_costs_of_vectors_are_added_to_their_batch(
+    batches: Batches, store: Store, worker: Database
+) -> None:
+    """Each call adds once to each batch; changes without a batch and replays add nothing."""
+    await store.apply(
+        [
+            document_write("a", 10, ["x"], batch="import", tokens_embedded=7, cost_usd=0.5),
+            document_write("b", 20, ["y"], batch="import"),
+            document_write("c", 30, ["z"], batch="other"),
+            document_write("d", 40, ["w"]),
+        ]
+    )
+    live = await store.live(PROJECT)
+    project_id = await Projects(worker).find(PROJECT)
+    assert live is not None
+    assert project_id is not None
+    costs = {LogPosition(position, 0): (position, position / 8) for position in (10, 20, 30, 40)}
+    async with worker.scope(project_id) as connection:
+        for generation_id in (live.id, live.id, live.id + 1):
+            await add_costs(connection, project_id, generation_id, costs)
+    imported = await batches.progress(PROJECT, "import")
+    other = await batches.progress(PROJECT, "other")
+    assert (imported.tokens_embedded, imported.cost_usd) == (7 + 2 * 30, 0.5 + 2 * 30 / 8)
+    assert (other.tokens_embedded, other.cost_usd) == (2 * 30, 2 * 30 / 8)
+    assert (imported.chunks_added, other.chunks_added) == (2, 1)
 
 
 async def test_skipped_files_are_named_up_to_a_number() -> None:

@@ -151,3 +151,21 @@ async def test_a_request_names_the_trace_of_its_caller(client: httpx2.AsyncClien
         if sample.exemplar is not None and sample.labels["route"] == "/document"
     ]
     assert trace_id in exemplars
+
+
+async def test_bytes_of_bodies_are_counted_as_they_were_received(
+    client: httpx2.AsyncClient,
+) -> None:
+    """Those of a packed body before it is unpacked, and none for a request without a body."""
+
+    def counted() -> dict[str, float]:
+        return metrics.HTTP_BODY_BYTES.read()
+
+    series = "headrace_http_body_bytes_total{route=/document,method=PUT}"
+    before = counted().get(series, 0)
+    packed = gzip.compress(b"h" * _LIMIT)
+    await client.put("/document", content=packed, headers={"Content-Encoding": "gzip"})
+    await client.put("/document", content=b"herons")
+    assert counted()[series] == before + len(packed) + 6
+    await client.get("/document")
+    assert not [name for name in counted() if "method=GET" in name]

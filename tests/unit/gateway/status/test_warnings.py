@@ -44,6 +44,7 @@ WAITS = stream(oldest_unacknowledged=timedelta(seconds=3))
 CHUNKED = stream(Topic.CHUNKED_BULK, oldest_unacknowledged=timedelta(seconds=3))
 ASKED = stream(Topic.QUERY, oldest_unacknowledged=timedelta(seconds=3))
 FULL = MemoryUse(93, 100)
+POSTPONED = "headrace_contexts_postponed_entries{{reason={}}}"
 CIRCUIT = Model("m", 2, 1, 5, None, "status 500")
 
 
@@ -61,6 +62,8 @@ CIRCUIT = Model("m", 2, 1, 5, None, "status 500")
         ({"workers": [worker(loop_lag_s=2.5)]}, "2.5 s"),
         ({"workers": [worker(), worker(version="2")]}, "several versions run: 1, 2"),
         ({"models": [CIRCUIT]}, "down for 1 of 2 workers: vectors wait"),
+        ({"workers": [worker(metrics={POSTPONED.format("budget"): 3.0})]}, "3 documents go"),
+        ({"workers": [worker(metrics={POSTPONED.format("price"): 1.0})]}, "price of the language"),
         ({"providers": [Provider("p", 9.0, 0, 0.0)]}, "9 s left"),
         ({"providers": [Provider("p", 0.0, 4, 0.0)]}, "4 requests wait"),
     ],

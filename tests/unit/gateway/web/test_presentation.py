@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.web.presentation import address, duration, environment, outside_link, static_files
+from store.views.batches import BatchProgress
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,25 @@ def test_no_file_has_an_address_outside_of_static() -> None:
     names = static_files()
     assert {"page.css", "page.js", "plots.js", "favicon.svg"} <= names.keys()
     assert not any(".." in name or name.startswith("/") for name in names)
+
+
+def test_changes_that_were_in_the_log_before_are_not_handled_again() -> None:
+    """A sync counts them beside the published ones, of which they are no part."""
+    progress = BatchProgress(
+        published=10,
+        indexed=4,
+        superseded=1,
+        duplicate=90,
+        rejected=1,
+        waiting=4,
+        chunks_added=0,
+        tokens_embedded=0,
+        cost_usd=0.0,
+        per_s=0.0,
+        seconds_left=None,
+        began_at=None,
+        ended_at=None,
+    )
+    text = environment().get_template("progress.html").render(progress=progress)
+    assert "6 of 10 changes handled, 4 wait" in text
+    assert 'value="6"' in text

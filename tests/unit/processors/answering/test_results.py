@@ -81,6 +81,14 @@ def test_without_a_template_there_is_no_permalink() -> None:
     assert permalink(replace(ROW, permalink_template=None)) is None
 
 
+def test_the_address_of_a_message_is_the_permalink_without_a_template() -> None:
+    """A message of a chat has an address of its own; the publisher's template goes before it."""
+    locator = {"fragment": "turns=1", "permalink": "https://acme.slack.com/archives/C1/p1"}
+    row = replace(ROW, locator=locator, permalink_template=None)
+    assert permalink(row) == "https://acme.slack.com/archives/C1/p1"
+    assert permalink(replace(ROW, locator=locator)) == permalink(ROW)
+
+
 async def test_chunks_that_went_meanwhile_are_left_out() -> None:
     """A chunk that was deleted after the search is left out."""
     results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
@@ -109,3 +117,16 @@ async def test_an_explanation_names_both_legs() -> None:
     assert results[0].explanation is not None
     assert "rank 1" in results[0].explanation
     assert "not among the candidates" in results[0].explanation
+
+
+async def test_a_part_of_a_fence_is_rendered() -> None:
+    """The content stays the source's own; the rendered form and the context are complete."""
+    part = replace(ROW, content="a = 1", locator={"opening": "```py", "closing": "```"})
+    assembler = Assembler(Rows([part, replace(ROW, chunk_id=2)]), _words)
+    results, context = await assembler.assemble(
+        _query(context_tokens=100), _ranked(1, 2), GENERATION
+    )
+    assert [result.content for result in results] == ["a = 1", "def flow(): ..."]
+    assert [result.rendered for result in results] == ["```py\na = 1\n```", None]
+    assert context is not None
+    assert "```py\na = 1\n```\n\n[2]" in context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -41,6 +42,44 @@ def test_the_recipe_is_the_live_one_with_what_is_chosen(
 ) -> None:
     expected = Recipe(model, models, chunking, TOKENS_VERSION)
     assert choose_recipe(MADE_BY, choice, lambda name: name) == expected
+
+
+@pytest.mark.parametrize(
+    ("choice", "strategies"),
+    [
+        (Choice(), {"a": "semantic", "b": "whole"}),
+        (Choice(model="c"), {"a": "semantic", "b": "whole"}),
+        (Choice(collection="a"), {"a": "semantic", "c": "sentence"}),
+        (Choice(collection="c"), {"a": "auto", "c": "sentence"}),
+        (Choice(collection="a", kind="text"), {"a": "auto", "c": "sentence"}),
+        (Choice(since="2026-05-02"), {"a": "auto", "c": "sentence"}),
+        (Choice(kind="text"), {"a": "auto", "c": "sentence"}),
+        (Choice(keep_strategies=True), {"a": "auto", "c": "sentence"}),
+    ],
+)
+def test_a_replay_adopts_the_chunking_of_what_it_rebuilds(
+    choice: Choice, strategies: dict[str, str]
+) -> None:
+    """Documents that are copied keep the chunking that they have."""
+    live = replace(MADE_BY, strategies={"a": "auto", "c": "sentence"})
+    chosen = {"a": "semantic", "b": "whole"}
+    assert choose_recipe(live, choice, lambda name: name, chosen).strategies == strategies
+
+
+@pytest.mark.parametrize(
+    ("collections", "strategy"),
+    [
+        ((), "fixed:200"),
+        (("x",), "fixed:200"),
+        (("b", "a"), "semantic"),
+        (("x", "b"), "whole"),
+    ],
+)
+def test_the_first_collection_by_name_decides(collections: tuple[str, ...], strategy: str) -> None:
+    """Collections without a choice do not count; '' stands for all other documents."""
+    recipe = Recipe("m", strategies={"b": "whole", "a": "semantic", "": "fixed:200"})
+    assert recipe.strategy_of(collections) == strategy
+    assert Recipe("m", strategies={"a": "whole"}).strategy_of(("b",)) == "auto"
 
 
 @pytest.mark.parametrize(

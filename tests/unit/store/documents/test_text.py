@@ -59,6 +59,17 @@ def test_a_long_line_is_joined_from_its_parts() -> None:
     assert "\n".join(joined_lines(parts, 1)) + "\n" == text
 
 
+@pytest.mark.parametrize("first", [1, 2, 3, 4])
+def test_a_chunk_continues_the_line_on_which_the_last_one_ends(first: int) -> None:
+    """Two chunks may meet within a line, also at its repeated words."""
+    parts = [TextPart(1, 2, "one\ntwo "), TextPart(2, 4, "two\n\nfour, "), TextPart(4, 4, "four")]
+    lines = ["one", "two two", "", "four, four"]
+    assert (
+        joined_lines([part for part in parts if part.end_line >= first], first)
+        == lines[first - 1 :]
+    )
+
+
 @pytest.mark.parametrize("text", ["one\n \ntwo\n", "one\r\ntwo\r\n", "one\ntwo" + "\n" * 9])
 def test_other_white_space_is_noticed(text: str) -> None:
     """Spaces in blank lines between chunks, and carriage returns, are not in the chunks."""

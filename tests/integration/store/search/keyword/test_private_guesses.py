@@ -30,6 +30,26 @@ from tests.support.writes import MODEL, RECIPE, document_write, opened
 SECRET = "The vault PIN is 4711."  # noqa: S105 - of a test
 GUESSES = [f"The vault PIN is {number}." for number in range(4708, 4714)]
 
+NEWER_COLUMNS = (
+    ("chunks", "locator jsonb"),
+    ("chunks", "is_example boolean"),
+    ("chunks", "language text"),
+    ("chunks", "surroundings text"),
+    ("embeddings", "is_example boolean"),
+    ("keyword_segments", "is_example boolean"),
+    ("generations", "strategies jsonb not null default '{}'"),
+    ("generations", "context text not null default ''"),
+)
+"""Columns of later migrations that today's code writes or reads."""
+
+NEWER_TABLE = """
+create table chunk_contexts (generation_id int, chunk_id bigint, plain_hash bytea);
+grant select on chunk_contexts to headrace_worker;
+"""
+
+CREATE_PROJECT = "select ensure_project('alpha', $1, '{}', '1', 1)"
+"""Creates a project as the code of that time did."""
+
 Figures = tuple[int, int, float]
 """Embedded chunks and tokens, and their cost."""
 
@@ -120,10 +140,17 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
     with monkeypatch.context() as patch:
         patch.setattr("store.postgres.pool.check", _accept)
         patch.setattr("store.documents.ledger.record", _leave_out)  # it has newer columns
-        await execute(owner_url, "alter table chunks add column locator jsonb")
+        for table, column in NEWER_COLUMNS:
+            await execute(owner_url, f"alter table {table} add column {column}")
+        await execute(owner_url, NEWER_TABLE)
         async with opened(url) as worker:
+            async with worker.connection() as connection:
+                await connection.execute(CREATE_PROJECT, MODEL)
             await Store(worker, RECIPE).apply(both)
-        await execute(owner_url, "alter table chunks drop column locator")
+        for table, column in NEWER_COLUMNS:
+            name_of_column = column.split()[0]
+            await execute(owner_url, f"alter table {table} drop column {name_of_column}")
+        await execute(owner_url, "drop table chunk_contexts")
     await upgrade(owner_url)
     async with opened(url) as worker:
         store = Store(worker, RECIPE)
