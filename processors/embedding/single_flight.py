@@ -22,7 +22,8 @@ from processors.indexing.preparation import CutDocument, EmbeddedDocument
 from runtime import metrics, traces
 from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
 from runtime.traces import staged
-from store.documents.costs import Share, Usage, divide, divide_usage
+from store.documents.costs import Usage, divide_usage
+from store.documents.ledger import Share, divide
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.store import Store

@@ -13,7 +13,7 @@ from processors.embedding.single_flight import Embedded, SharedEmbedding
 from runtime import traces
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
-from store.documents.costs import divide
+from store.documents.ledger import divide
 from store.documents.pending import PendingText, PendingVectors
 
 __all__ = ["EmbeddingCost", "Show", "VectorStage"]

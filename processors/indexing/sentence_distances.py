@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from events.names import LogPosition
 from processors.embedders.embedder import Urgency
-from store.documents.costs import divide
+from store.documents.ledger import divide
 from store.types import Vector
 
 __all__ = ["AskedDocument", "Measured", "SentenceDistances", "SentenceEmbedding", "distances_of"]

@@ -11,7 +11,7 @@ import numpy as np
 from processors.embedders.embedder import Urgency
 from processors.indexing.preparation import CutDocument, EmbeddedDocument, Models
 from runtime import traces
-from store.documents.costs import Share, divide
+from store.documents.ledger import Share, divide
 from store.generations.catalog import Generation
 from store.types import Vector
 

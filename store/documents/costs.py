@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import asyncpg
 
@@ -17,17 +16,14 @@ __all__ = [
     "Costs",
     "DailyCost",
     "Purpose",
-    "Share",
     "Usage",
     "add",
-    "divide",
     "divide_usage",
 ]
 
 _QUERIES = named("costs")
 
 Purpose = Literal["context", "embedding"]
-Payer = TypeVar("Payer", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +73,6 @@ def divide_usage(usage: Usage, lengths: Mapping[str, int]) -> dict[str, Usage]:
             None if usage.cost_usd is None else usage.cost_usd * length / total,
         )
     return parts
-
-
-@dataclass
-class Share:
-    """One payer's part of the texts sent to a model, and of their cost."""
-
-    texts: int = 0
-    tokens: float = 0.0
-    cost_usd: float = 0.0
-
-
-def divide(
-    texts: Mapping[bytes, str], payers: Mapping[bytes, Payer], tokens: int, cost_usd: float
-) -> dict[Payer, Share]:
-    """Divide a total among payers by length of text, as models report totals only.
-
-    ``texts`` and ``payers`` are by content hash.
-    """
-    total = sum(map(len, texts.values())) or 1
-    shares: defaultdict[Payer, Share] = defaultdict(Share)
-    for content_hash, text in texts.items():
-        share = shares[payers[content_hash]]
-        share.texts += 1
-        share.tokens += tokens * len(text) / total
-        share.cost_usd += cost_usd * len(text) / total
-    return shares
 
 
 async def add(

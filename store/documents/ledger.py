@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import asyncpg
 
@@ -22,11 +22,13 @@ __all__ = [
     "Entry",
     "HandledChanges",
     "Reach",
+    "Share",
     "Verdict",
     "add_costs",
     "applied",
     "claimed_by",
     "count_outcomes",
+    "divide",
     "first_handled",
     "first_positions",
     "freshness",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _QUERIES = named("ledger")
+Payer = TypeVar("Payer", bound=Hashable)
 _POSITIONS_AT_ONCE = 20_000
 
 
@@ -202,6 +205,32 @@ async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
     }
     revision = await connection.fetchval(_QUERIES["highest_revision"], project_id)
     return Reach(handled, max([revision, *handled.values()]))
+
+
+@dataclass
+class Share:
+    """One payer's part of the texts sent to a model, and of their cost."""
+
+    texts: int = 0
+    tokens: float = 0.0
+    cost_usd: float = 0.0
+
+
+def divide(
+    texts: Mapping[bytes, str], payers: Mapping[bytes, Payer], tokens: int, cost_usd: float
+) -> dict[Payer, Share]:
+    """Divide a total among payers by length of text, as models report totals only.
+
+    ``texts`` and ``payers`` are by content hash.
+    """
+    total = sum(map(len, texts.values())) or 1
+    shares: defaultdict[Payer, Share] = defaultdict(Share)
+    for content_hash, text in texts.items():
+        share = shares[payers[content_hash]]
+        share.texts += 1
+        share.tokens += tokens * len(text) / total
+        share.cost_usd += cost_usd * len(text) / total
+    return shares
 
 
 async def add_costs(
