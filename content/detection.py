@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from content.containers import COMPOUND_FILE, PDF, ZIP, compound_file_kind, zip_kind
+from content.languages import BY_INTERPRETER, BY_MEDIA_TYPE, BY_NAME, BY_SUFFIX
 from content.registry import EXTRACTORS
 from content.text_formats import text_format
 from runtime.errors import UnsupportedContent
@@ -55,33 +56,6 @@ class SizeLimits:
         return self.binary_bytes if has_binary_name(uri) else self.text_bytes
 
 
-_LANGUAGE_BY_SUFFIX: dict[str, str] = {
-    **dict.fromkeys((".py", ".pyi", ".pyw"), "python"),
-    **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx"), "javascript"),
-    **dict.fromkeys((".ts", ".mts", ".cts"), "typescript"),
-    ".tsx": "tsx",
-    ".go": "go",
-    ".java": "java",
-    ".rs": "rust",
-    ".c": "c",
-    **dict.fromkeys((".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".ipp"), "cpp"),
-    ".cs": "c_sharp",
-    **dict.fromkeys((".rb", ".rake", ".gemspec"), "ruby"),
-    **dict.fromkeys((".php", ".phtml"), "php"),
-    **dict.fromkeys((".sh", ".bash"), "bash"),
-    **dict.fromkeys((".kt", ".kts"), "kotlin"),
-    ".swift": "swift",
-    **dict.fromkeys((".scala", ".sc", ".sbt"), "scala"),
-    **dict.fromkeys((".lua", ".nse", ".rockspec"), "lua"),
-    **dict.fromkeys((".ex", ".exs"), "elixir"),
-    ".dart": "dart",
-    **dict.fromkeys((".m", ".mm"), "objc"),
-    **dict.fromkeys((".sql", ".ddl", ".pgsql"), "sql"),
-    **dict.fromkeys((".tf", ".tfvars", ".hcl", ".nomad"), "hcl"),
-    **dict.fromkeys((".dockerfile", ".containerfile"), "dockerfile"),
-}
-"""A ``.h`` is parsed as C++, whose grammar accepts nearly all of C, unless it is Objective-C."""
-
 _CODE_WITHOUT_GRAMMAR = (
     *(".css", ".scss", ".less", ".html", ".htm", ".vue", ".svelte", ".xml", ".svg"),
     *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties"),
@@ -92,7 +66,7 @@ _CODE_WITHOUT_GRAMMAR = (
 
 _KIND_BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys(_CODE_WITHOUT_GRAMMAR, "code"),  # first, so that any row below takes precedence
-    **dict.fromkeys(_LANGUAGE_BY_SUFFIX, "code"),
+    **dict.fromkeys(BY_SUFFIX, "code"),
     **dict.fromkeys((".md", ".markdown", ".mdx", ".mkd"), "markdown"),
     **dict.fromkeys((".rst", ".rest"), "rst"),
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ".adoc", ".org"), "text"),
@@ -118,12 +92,6 @@ _TEXT_FORMAT_BY_SUFFIX: dict[str, str] = {
 }
 
 _CODE_NAMES = frozenset({"makefile", "jenkinsfile", "justfile", "cmakelists.txt"})
-_LANGUAGE_BY_NAME = {
-    **dict.fromkeys(("rakefile", "gemfile"), "ruby"),
-    **dict.fromkeys(("dockerfile", "containerfile"), "dockerfile"),
-}
-"""Languages by a file's name, or by its stem if the suffix is unknown, as in ``Dockerfile.dev``."""
-
 _OBJECTIVE_C_SUFFIXES = frozenset({".h", ".m"})
 _OBJECTIVE_C = re.compile(
     r"^[ \t]*(?:@(?:interface|implementation|protocol|class|import|end)\b|#[ \t]*import\b)",
@@ -164,57 +132,6 @@ _RENDERED_KIND_BY_MEDIA_TYPE = {
     "message/rfc822": "email",
     "application/mbox": "email",
     "application/epub+zip": "book",
-}
-
-_LANGUAGE_BY_MEDIA_TYPE = {
-    "text/x-python": "python",
-    "application/x-python": "python",
-    "text/javascript": "javascript",
-    "application/javascript": "javascript",
-    "application/typescript": "typescript",
-    "text/x-go": "go",
-    "text/x-java-source": "java",
-    "text/x-java": "java",
-    "text/rust": "rust",
-    "text/x-rust": "rust",
-    "text/x-c": "c",
-    "text/x-c++": "cpp",
-    "text/x-csharp": "c_sharp",
-    "text/x-ruby": "ruby",
-    "application/x-httpd-php": "php",
-    "application/x-sh": "bash",
-    "text/x-shellscript": "bash",
-    "text/x-kotlin": "kotlin",
-    "text/x-swift": "swift",
-    "text/x-scala": "scala",
-    "text/x-lua": "lua",
-    "text/x-elixir": "elixir",
-    "application/vnd.dart": "dart",
-    "text/x-dart": "dart",
-    "text/x-objective-c": "objc",
-    "application/sql": "sql",
-    "text/x-sql": "sql",
-    "text/x-dockerfile": "dockerfile",
-}
-
-_LANGUAGE_BY_INTERPRETER = {
-    "python": "python",
-    "pypy": "python",
-    "node": "javascript",
-    "deno": "typescript",
-    "ruby": "ruby",
-    "php": "php",
-    "sh": "bash",
-    "bash": "bash",
-    "dash": "bash",
-    "ksh": "bash",
-    "lua": "lua",
-    "luajit": "lua",
-    "elixir": "elixir",
-    "scala": "scala",
-    "swift": "swift",
-    "kotlin": "kotlin",
-    "dart": "dart",
 }
 
 _SHEBANG = re.compile(
@@ -332,7 +249,7 @@ def kind_of(uri: str, media_type: str | None, content: str) -> str:
 
 def language_of(uri: str, media_type: str | None, content: str) -> str | None:
     """Name of the grammar for this document. Returns None if no grammar fits."""
-    by_media_type = _LANGUAGE_BY_MEDIA_TYPE.get(_essence(media_type))
+    by_media_type = BY_MEDIA_TYPE.get(_essence(media_type))
     if by_media_type is not None:
         return by_media_type
     path = _path(uri)
@@ -340,9 +257,9 @@ def language_of(uri: str, media_type: str | None, content: str) -> str | None:
     if suffix in _OBJECTIVE_C_SUFFIXES:
         return _language_of_c(suffix, content)
     if suffix in _KIND_BY_SUFFIX:
-        return _LANGUAGE_BY_SUFFIX.get(suffix)
+        return BY_SUFFIX.get(suffix)
     names = (path.name.lower(), path.stem.lower())
-    by_name = next((_LANGUAGE_BY_NAME[name] for name in names if name in _LANGUAGE_BY_NAME), None)
+    by_name = next((BY_NAME[name] for name in names if name in BY_NAME), None)
     return by_name or _interpreter(content)
 
 
@@ -351,7 +268,7 @@ def _language_of_c(suffix: str, content: str) -> str | None:
     if _OBJECTIVE_C.search(content):
         return "objc"
     if suffix == ".h":
-        return _LANGUAGE_BY_SUFFIX[suffix]
+        return BY_SUFFIX[suffix]
     return "objc" if _C_LINE.search(content) else None
 
 
@@ -442,7 +359,7 @@ def _head(raw: bytes) -> str:
 def _is_text_type(media_type: str | None) -> bool:
     """Return whether the media type decides for a kind of text."""
     essence = _essence(media_type)
-    return essence in _KIND_BY_MEDIA_TYPE or essence in _LANGUAGE_BY_MEDIA_TYPE
+    return essence in _KIND_BY_MEDIA_TYPE or essence in BY_MEDIA_TYPE
 
 
 def _kind_by_first_characters(suffix: str, head: str) -> str | None:
@@ -491,4 +408,4 @@ def _path(uri: str) -> PurePosixPath:
 
 def _interpreter(content: str) -> str | None:
     match = _SHEBANG.match(content[:200])
-    return _LANGUAGE_BY_INTERPRETER.get(match[1]) if match else None
+    return BY_INTERPRETER.get(match[1]) if match else None

@@ -6,18 +6,29 @@ import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
 
 from runtime import protocol_limits
 
 __all__ = [
+    "DOCUMENT_KINDS",
     "Agent",
     "Base64",
     "Batch",
     "Collection",
+    "Data",
     "Instant",
+    "Kind",
     "MediaType",
     "Metadata",
     "Project",
@@ -35,6 +46,36 @@ _TRACE_PARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
 _TRACE_STATE = re.compile(r"[\x20-\x7e]{1,512}")
+
+
+class Kind(StrEnum):
+    """Kinds of content."""
+
+    CODE = "code"
+    MARKDOWN = "markdown"
+    RST = "rst"
+    TEXT = "text"
+    OPENAPI = "openapi"
+    PDF = "pdf"
+    CONVERSATION = "conversation"
+    HTML = "html"
+    NOTEBOOK = "notebook"
+    WORD = "word"
+    SLIDES = "slides"
+    SHEET = "sheet"
+    EMAIL = "email"
+    BOOK = "book"
+    CODE_EXAMPLE = "code_example"
+
+
+DOCUMENT_KINDS = tuple(kind for kind in Kind if kind is not Kind.CODE_EXAMPLE)
+"""Kinds of whole documents: all but ``code_example``, a part of documents of other kinds."""
+
+
+class Data(BaseModel):
+    """Base class of the data of events."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _storable(text: str) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
@@ -25,11 +24,14 @@ from pydantic import (
 )
 
 from events.fields import (
+    DOCUMENT_KINDS,
     Agent,
     Base64,
     Batch,
     Collection,
+    Data,
     Instant,
+    Kind,
     MediaType,
     Metadata,
     Project,
@@ -42,6 +44,7 @@ from events.fields import (
     TraceState,
     Uri,
 )
+from events.filters import Filters
 from runtime import protocol_limits, traces
 from runtime.errors import MalformedEvent
 
@@ -95,30 +98,6 @@ _ITEMS = re.compile(r"item(s?) after validation")
 _FINGERPRINT_BYTES = 12
 
 
-class Kind(StrEnum):
-    """Kinds of content."""
-
-    CODE = "code"
-    MARKDOWN = "markdown"
-    RST = "rst"
-    TEXT = "text"
-    OPENAPI = "openapi"
-    PDF = "pdf"
-    CONVERSATION = "conversation"
-    HTML = "html"
-    NOTEBOOK = "notebook"
-    WORD = "word"
-    SLIDES = "slides"
-    SHEET = "sheet"
-    EMAIL = "email"
-    BOOK = "book"
-    CODE_EXAMPLE = "code_example"
-
-
-DOCUMENT_KINDS = tuple(kind for kind in Kind if kind is not Kind.CODE_EXAMPLE)
-"""Kinds of whole documents: all but ``code_example``, a part of documents of other kinds."""
-
-
 def _of_a_document(kind: Kind | None) -> Kind | None:
     if kind is Kind.CODE_EXAMPLE:
         raise ValueError("code_example is a part of documents, not a kind of document")
@@ -143,12 +122,6 @@ def first_problem(error: ValidationError) -> str:
         message = _ITEMS.sub(r"character\1", message)
     line = f"{where[:200]}: {message[:200]}"
     return "".join(character if character.isprintable() else " " for character in line)
-
-
-class Data(BaseModel):
-    """Base class of the data of events."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Event(BaseModel):
@@ -440,21 +413,6 @@ class DocumentRejected(Event):
     TYPE: ClassVar[str] = "document.rejected"
     type: Literal["document.rejected"] = "document.rejected"
     data: DocumentRejectedData
-
-
-class Filters(Data):
-    """Conditions on the documents that a query searches; all must hold.
-
-    ``kinds``: the document is of one of them. With ``code_example``, the code examples of documents
-    are searched, and nothing else; without it, examples are not searched.
-    """
-
-    kinds: Annotated[tuple[Kind, ...], Field(max_length=protocol_limits.KINDS)] = ()
-    collections: Annotated[
-        tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
-    ] = ()
-    uri_prefix: Annotated[Text, Field(max_length=2048)] | None = None
-    metadata: Annotated[Metadata, Field(max_length=16)] = Field(default_factory=dict)
 
 
 class Weights(Data):

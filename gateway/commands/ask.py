@@ -48,6 +48,16 @@ def command(
         list[str] | None, typer.Option(help="Only documents of this collection.")
     ] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(help="Only uris that match this, as in a .gitignore; !PATTERN excludes."),
+    ] = None,
+    lang: Annotated[
+        list[str] | None, typer.Option(help="Only code in this language, as python or py.")
+    ] = None,
+    symbol: Annotated[
+        list[str] | None, typer.Option(help="Only where this function, class or method is defined.")
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
@@ -66,7 +76,14 @@ def command(
     if vectors and min_event is None:
         raise UsageError("--vectors needs --min-event", "give the token of the change to wait for")
     kinds = [*(kind or ()), *([Kind.CODE_EXAMPLE] if examples else [])]
-    filters = _filters(kinds=kinds, collections=collection or (), uri_prefix=under)
+    filters = _filters(
+        kinds=kinds,
+        collections=collection or (),
+        uri_prefix=under,
+        path_globs=path or (),
+        languages=lang or (),
+        symbols=symbol or (),
+    )
     query = {
         "agent": agent,
         "limit": limit,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from events.models import Filters, Kind, QueryAnswer
+from events.models import Kind, QueryAnswer
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
@@ -31,6 +31,9 @@ class QuestionLine(QuestionOptions):
     under: str | None = None
     kind: tuple[Kind, ...] = ()
     collection: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    lang: tuple[str, ...] = ()
+    symbol: tuple[str, ...] = ()
 
 
 class Questions(BaseModel):
@@ -71,7 +74,14 @@ async def ask_line(
 ) -> Response:
     """Ask a question by the address alone."""
     fields = line.model_dump(include=set(QuestionOptions.model_fields))
-    filters = Filters(kinds=line.kind, collections=line.collection, uri_prefix=line.under)
+    filters = {
+        "kinds": line.kind,
+        "collections": line.collection,
+        "uri_prefix": line.under,
+        "path_globs": line.path,
+        "languages": line.lang,
+        "symbols": line.symbol,
+    }
     question = Question.model_validate(fields | {"text": line.q, "filters": filters})
     return await _answer(request, services, caller, project, question)
 

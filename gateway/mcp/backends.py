@@ -268,6 +268,9 @@ def _question(search: tools.Search) -> Question:
         "kinds": search.kinds,
         "collections": search.collections,
         "uri_prefix": search.under or None,
+        "path_globs": search.paths,
+        "languages": search.languages,
+        "symbols": search.symbols,
     }
     fields = {
         "text": search.query,

@@ -67,6 +67,13 @@ class RemoteBackend:
         filters: dict[str, Any] = {"kinds": search.kinds, "collections": search.collections}
         if search.under:
             filters["uri_prefix"] = search.under
+        # left out if empty: a gateway of a version without them refuses them
+        newer = {
+            "path_globs": search.paths,
+            "languages": search.languages,
+            "symbols": search.symbols,
+        }
+        filters |= {name: values for name, values in newer.items() if values}
         question: dict[str, Any] = {
             "text": search.query,
             "limit": search.limit,

@@ -70,6 +70,11 @@ class Search(Arguments):
     ] = []
     under: Annotated[str, Field(max_length=2048, description="Only uris with this prefix.")] = ""
     collections: list[str] = []
+    paths: Annotated[
+        list[str], Field(description="Patterns as in .gitignore; `!` excludes, as `!tests/`.")
+    ] = []
+    languages: Annotated[list[str], Field(description="Of code, as `python`.")] = []
+    symbols: Annotated[list[str], Field(description="Only their definitions.")] = []
     min_event: Annotated[
         str, Field(max_length=128, description="Token of a change to wait for.")
     ] = ""

@@ -41,6 +41,9 @@ class _Question:
     kind: str
     under: str
     collection: str
+    path: str
+    lang: str
+    symbol: str
     balance: int
     limit: int
     similarity: float
@@ -57,6 +60,9 @@ class _Question:
             kind=kind if kind in _KINDS else "",
             under=visit.parameter("under"),
             collection=visit.parameter("collection"),
+            path=visit.parameter("path"),
+            lang=visit.parameter("lang"),
+            symbol=visit.parameter("symbol"),
             balance=int(visit.number("balance", _BALANCED, 0, 100)),
             limit=int(visit.number("limit", protocol_limits.USUAL_RESULTS, 1, 50)),
             similarity=visit.number("similarity", 0, 0, 1),
@@ -75,6 +81,9 @@ class _Question:
                 "kinds": [self.kind] if self.kind else [],
                 "collections": [self.collection] if self.collection else [],
                 "uri_prefix": self.under or None,
+                "path_globs": self.path.split(),
+                "languages": self.lang.split(),
+                "symbols": self.symbol.split(),
             },
         }
         if self.balance != _BALANCED and self.mode == "hybrid":
@@ -94,6 +103,9 @@ class _Question:
             "kind": self.kind,
             "under": self.under,
             "collection": self.collection,
+            "path": self.path,
+            "lang": self.lang,
+            "symbol": self.symbol,
             "balance": self.balance,
             "limit": self.limit,
             "similarity": self.similarity or None,

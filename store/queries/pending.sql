@@ -157,13 +157,33 @@ join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
 where d.generation_id = $1 and {conditions}
 
 -- name: count_bare_filtered
--- Chunks of these documents without a vector. Filters apply to documents, so chunks are not
--- examined.
+-- Chunks of these documents without a vector. The filters apply to documents only, so chunks are
+-- not examined.
 select
     (
         select coalesce(sum(cardinality(p.chunk_ids)), 0)::bigint
         from pending_vectors p
         join documents d on d.generation_id = p.generation_id and d.id = p.document_id
+        where p.generation_id = $1 and {conditions}
+    ) + (
+        select count(*)
+        from refused_vectors r
+        join chunks c on c.generation_id = r.generation_id and c.id = r.chunk_id
+        join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+        where r.generation_id = $1 and {conditions}
+    )
+
+-- name: count_bare_chosen
+-- The same for filters that apply to chunks too.
+select
+    (
+        select count(*)
+        from pending_vectors p
+        join documents d on d.generation_id = p.generation_id and d.id = p.document_id
+        join chunks c
+            on c.generation_id = d.generation_id
+            and c.document_id = d.id
+            and c.id = any (p.chunk_ids)
         where p.generation_id = $1 and {conditions}
     ) + (
         select count(*)

@@ -7,11 +7,13 @@ the query's own conditions. Values from outside are passed as SQL parameters onl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import asyncpg
 
+from content.languages import Files
+from events.globs import expression, literal
 from events.models import Filters, Kind
 from store.postgres.named_queries import named
 
@@ -47,6 +49,11 @@ class Visibility:
         """Return whether code examples are searched, instead of text."""
         return Kind.CODE_EXAMPLE in self.filters.kinds
 
+    @property
+    def selects_chunks(self) -> bool:
+        """Return whether a condition applies to chunks, rather than to whole documents."""
+        return bool(self.filters.symbols or (self.filters.languages and self.of_examples))
+
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
 
@@ -62,7 +69,7 @@ class Visibility:
         return Condition(sql, conditions.arguments)
 
     def of_document(self, first_parameter: int) -> Condition:
-        """Condition on a row ``d`` of the documents."""
+        """Condition on a row ``d`` of the documents, and a row ``c`` of their chunks."""
         return self._conditions(first_parameter)
 
     async def among(self, connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> set[int]:
@@ -85,22 +92,50 @@ class Visibility:
         return [row["id"] for row in rows]
 
     def _conditions(self, first_parameter: int) -> Condition:
-        wanted = list(_wanted(self.filters))
-        parts = [
-            _QUERIES[name].format(parameter=f"${parameter}")
-            for parameter, (name, _) in enumerate(wanted, first_parameter)
-        ]
-        return Condition(" and ".join(parts), tuple(argument for _, argument in wanted))
+        parts: list[str] = []
+        arguments: list[object] = []
+        for name, values in self._wanted():
+            first = first_parameter + len(arguments)
+            parameters = (f"${number}" for number in range(first, first + len(values)))
+            parts.append(_QUERIES[name].format(*parameters))
+            arguments += values
+        return Condition(" and ".join(parts), tuple(arguments))
+
+    def _wanted(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Name of each requested condition, with its arguments."""
+        filters = self.filters
+        kinds = [str(kind) for kind in filters.kinds if kind is not Kind.CODE_EXAMPLE]
+        if kinds:
+            yield "kinds", (kinds,)
+        if filters.collections:
+            yield "collections", (list(filters.collections),)
+        if filters.uri_prefix:
+            yield "uri_prefix", (filters.uri_prefix,)
+        if filters.metadata:
+            yield "metadata", (json.dumps(dict(filters.metadata)),)
+        wanted = [glob for glob in filters.path_globs if not glob.startswith("!")]
+        unwanted = [glob.removeprefix("!") for glob in filters.path_globs if glob.startswith("!")]
+        if wanted:
+            yield "paths", (_any_of(map(expression, wanted)),)
+        if unwanted:
+            yield "no_paths", (_any_of(map(expression, unwanted)),)
+        if filters.languages:
+            yield self._languages(filters.languages)
+        if filters.symbols:
+            yield "symbols", (_defining(filters.symbols),)
+
+    def _languages(self, names: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+        files = Files.of(names)
+        if self.of_examples:
+            return "example_languages", (list(files.spellings),)
+        media_types = list(files.media_types), list(files.other_media_types)
+        return "languages", (*media_types, files.names, files.first_line)
 
 
-def _wanted(filters: Filters) -> Iterator[tuple[str, object]]:
-    """Name of each requested condition, with its argument."""
-    kinds = [str(kind) for kind in filters.kinds if kind is not Kind.CODE_EXAMPLE]
-    if kinds:
-        yield "kinds", kinds
-    if filters.collections:
-        yield "collections", list(filters.collections)
-    if filters.uri_prefix:
-        yield "uri_prefix", filters.uri_prefix
-    if filters.metadata:
-        yield "metadata", json.dumps(dict(filters.metadata))
+def _any_of(expressions: Iterable[str]) -> str:
+    return f"(?:{'|'.join(expressions)})"
+
+
+def _defining(names: Iterable[str]) -> str:
+    """Regular expression on symbols, which are names in a list, each after those of its owners."""
+    return rf"(?:^|, |[.:#\\]){_any_of(map(literal, names))}(?:, |$)"

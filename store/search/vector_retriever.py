@@ -261,7 +261,8 @@ async def _count(connection: asyncpg.Connection, visibility: Visibility, query: 
     if visibility.of_examples:
         return examples
     if condition.sql:
-        name = {"count_bare": "count_bare_filtered", "count_chunks": "count_filtered"}[query]
+        count_bare = "count_bare_chosen" if visibility.selects_chunks else "count_bare_filtered"
+        name = {"count_bare": count_bare, "count_chunks": "count_filtered"}[query]
         sql = _PENDING[name].format(conditions=condition.sql)
     else:
         sql = _PENDING[query]

@@ -59,6 +59,8 @@ class Index:
         kind: str = "text",
         collections: Sequence[str] = (),
         metadata: Mapping[str, Scalar] | None = None,
+        media_type: str | None = None,
+        symbols: Sequence[str | None] | None = None,
     ) -> DocumentWrite:
         position = next(self.positions)
         return DocumentWrite(
@@ -71,6 +73,7 @@ class Index:
             partition=0,
             published_at=datetime.now(UTC),
             kind=kind,
+            media_type=media_type,
             collections=tuple(collections),
             metadata=dict(metadata or {}),
             chunks=tuple(
@@ -81,6 +84,7 @@ class Index:
                     content=text,
                     content_hash=hashlib.sha256(text.encode()).digest(),
                     tokens=len(text) // 4,
+                    symbol=None if symbols is None else symbols[i],
                     model="" if vectors is None else MODEL,
                     vector=None if vectors is None else vectors[i].astype(np.float16),
                 )

@@ -10,7 +10,6 @@ from content.detection import (
     _BINARY_KIND_BY_SUFFIX,
     _KIND_BY_MEDIA_TYPE,
     _KIND_BY_SUFFIX,
-    _LANGUAGE_BY_SUFFIX,
     _RENDERED_KIND_BY_MEDIA_TYPE,
     _TEXT_FORMAT_BY_SUFFIX,
     Detection,
@@ -21,6 +20,7 @@ from content.detection import (
     kind_of,
     language_of,
 )
+from content.languages import BY_SUFFIX
 from content.registry import EXTRACTORS
 from events.models import DOCUMENT_KINDS, Kind
 from processors.chunking import CHUNKERS
@@ -98,7 +98,7 @@ def test_kind_and_language(
 
 def test_every_language_has_a_grammar() -> None:
     """Each language of a suffix has a grammar."""
-    assert set(_LANGUAGE_BY_SUFFIX.values()) == set(GRAMMARS)
+    assert set(BY_SUFFIX.values()) == set(GRAMMARS)
 
 
 def test_events_can_name_every_kind() -> None:

@@ -69,13 +69,29 @@ class _Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _is_empty(value: object) -> bool:
+    """Leave a field out if it is not used: gateways of a version without it refuse it."""
+    return not value
+
+
+_Names: TypeAlias = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
+
+
 class Filters(_Request):
-    """Conditions on the documents that a question searches; all must hold."""
+    """Conditions on the documents that a question searches; all must hold.
+
+    ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
+    begin with ``!``. ``languages``: the document is code in one of them, as ``python`` or ``py``.
+    ``symbols``: the chunk defines one of these names, as ``ask`` or ``Client.ask``.
+    """
 
     kinds: tuple[str, ...] = ()
     collections: tuple[str, ...] = ()
     uri_prefix: str | None = None
     metadata: dict[str, Scalar] = Field(default_factory=dict)
+    path_globs: _Names = ()
+    languages: _Names = ()
+    symbols: _Names = ()
 
 
 class Weights(_Request):

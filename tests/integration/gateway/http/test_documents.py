@@ -97,6 +97,12 @@ async def test_a_question_in_the_address_is_the_same_question(client: httpx2.Asy
         result["citation"] for result in posted["results"]
     ]
     assert {result["citation"]["uri"] for result in line["results"]} == {"birds/herons.md"}
+    for name, value, remaining in (("path", "!birds/", 1), ("lang", "py", 0), ("symbol", "x", 0)):
+        line = (await client.get("ask", params={"q": "herons", name: value})).json()
+        assert len(line["results"]) == remaining, name
+    wrong = await client.get("ask", params={"q": "herons", "lang": "pyhton"})
+    assert wrong.status_code == 422
+    assert "do you mean python" in wrong.json()["detail"]
 
 
 async def test_the_context_alone_is_sent_as_markdown(client: httpx2.AsyncClient) -> None:

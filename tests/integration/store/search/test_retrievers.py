@@ -142,6 +142,16 @@ FILTERS = [
     (Filters(metadata={"n": True}), {"c"}),
     (Filters(metadata={"n": 1, "team": "x'; drop table chunks; --"}), {"a"}),
     (Filters(metadata={"absent": 1}), set()),
+    (Filters(path_globs=("*.py",)), {"a"}),
+    (Filters(path_globs=("src/**",)), {"a", "b"}),
+    (Filters(path_globs=("/lib/?", "%*")), {"b", "c"}),
+    (Filters(path_globs=("!src/%.md", "!lib/")), {"a"}),
+    (Filters(path_globs=("{src,lib}/a*", "!*.py")), {"c"}),
+    (Filters(languages=("py",)), {"a"}),
+    (Filters(languages=("C#", "rust")), set()),
+    (Filters(symbols=("ask",)), {"a"}),
+    (Filters(symbols=("Client.ask()", "x")), {"a"}),
+    (Filters(symbols=("Client", "as", "ASK", "' or true --")), set()),
     (Filters(), {"a", "b", "c"}),
 ]
 
@@ -152,7 +162,12 @@ async def test_filters_hold_in_both_legs(index: Index, filters: Filters, wanted:
     vector = unit_vectors(5, 1, 8)
     team = "x'; drop table chunks; --"
     await index.write(
-        "src/a_1.py", "a same", vectors=vector, kind="code", metadata={"n": 1, "team": team}
+        "src/a_1.py",
+        "a same",
+        vectors=vector,
+        kind="code",
+        metadata={"n": 1, "team": team},
+        symbols=["Client.close, Client.ask"],
     )
     await index.write(
         "src/%.md",
@@ -168,6 +183,47 @@ async def test_filters_hold_in_both_legs(index: Index, filters: Filters, wanted:
     found = await index.candidates("same", vector[0], filters=filters)
     assert {text[0] for text in await index.texts(found.keyword)} == wanted
     assert {text[0] for text in await index.texts(found.vector[MODEL])} == wanted
+
+
+LANGUAGES = [
+    ("run.PY", None, "", {"python"}),
+    ("bin/run", None, "#!/usr/bin/env -S python3 -u\n", {"python"}),
+    ("bin/shell", "text/plain", "#! /bin/sh\n", {"bash"}),
+    ("bin/made", "text/x-ruby; charset=utf-8", "#!/bin/sh\n", {"ruby"}),
+    ("odd.py", "text/x-rust", "", {"rust"}),
+    ("a.h", None, "", {"c", "cpp", "objc"}),
+    ("https://example.org/x.rs?raw=1", None, "", {"rust"}),
+    ("Dockerfile.dev", None, "", {"dockerfile"}),
+    ("makefile", None, "", {"make"}),
+]
+
+
+async def test_languages_are_those_of_media_types_names_and_first_lines(index: Index) -> None:
+    """A language is not stored, so each way to detect it has a document here."""
+    for uri, media_type, first, _ in LANGUAGES:
+        await index.write(uri, f"{first}{uri} same", kind="code", media_type=media_type)
+    await index.write("text.py", "text.py same", kind="text")
+    for language in set().union(*(languages for *_, languages in LANGUAGES)):
+        answer = await index.candidates("same", filters=Filters(languages=(language,)))
+        expected = {uri for uri, *_, languages in LANGUAGES if language in languages}
+        texts = await index.texts(answer.keyword)
+        assert {text.split("\n")[-1].removesuffix(" same") for text in texts} == expected, language
+        assert answer.searched_chunks == len(expected)
+
+
+async def test_symbols_select_chunks_of_a_document(index: Index) -> None:
+    """Other chunks of the same document are neither returned nor counted, with a vector or none."""
+    vectors = unit_vectors(7, 2, 8)
+    symbols = ["Gate.open", "Gate.close", None]
+    await index.write("a.py", "one gate", "two gate", vectors=vectors, symbols=symbols, kind="code")
+    await index.write("b.py", "three gate", "four gate", symbols=symbols, kind="code")
+    for symbol, expected in (("Gate.open", {"one gate", "three gate"}), ("Gate", set())):
+        filters = Filters(symbols=(symbol,))
+        answer = await index.candidates("gate", vectors[0], filters=filters)
+        assert set(await index.texts(answer.keyword)) == expected
+        assert answer.searched_chunks == len(expected)
+        similar = await index.texts(answer.vector[MODEL])
+        assert similar == [text for text in ("one gate",) if text in expected]
 
 
 async def test_a_rare_filter_is_exact(index: Index) -> None:

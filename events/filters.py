@@ -1,0 +1,79 @@
+"""Conditions on the documents and chunks that a query searches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from content import languages
+from events.fields import Collection, Data, Kind, Metadata, Text
+from events.globs import expression
+from runtime import protocol_limits
+
+__all__ = ["Filters"]
+
+
+def _of_a_path(pattern: str) -> str:
+    expression(pattern.removeprefix("!"))
+    return pattern
+
+
+def _symbol(name: str) -> str:
+    """Name of a symbol without the parentheses of a call."""
+    symbol = name.strip().removesuffix("()")
+    if not symbol:
+        raise ValueError("a symbol needs a name")
+    return symbol
+
+
+def _is_empty(value: object) -> bool:
+    """Leave a field out if it is not used: workers of a version without it refuse it."""
+    return not value
+
+
+_PathGlob = Annotated[
+    Text,
+    Field(min_length=1, max_length=protocol_limits.GLOB_CHARACTERS),
+    AfterValidator(_of_a_path),
+]
+_Name = Annotated[Text, Field(min_length=1, max_length=protocol_limits.NAME_CHARACTERS)]
+
+
+class Filters(Data):
+    """Conditions on the documents that a query searches; all must hold.
+
+    ``kinds``: the document is of one of them. With ``code_example``, the code examples of documents
+    are searched, and nothing else; without it, examples are not searched.
+
+    ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
+    begin with ``!``. ``languages``: the document is a file of code in one of these languages, by
+    its media type or name, or the code example names one of them. ``symbols``: the chunk defines
+    one of these names; a name may have its owner before it, as ``Client.ask``.
+    """
+
+    kinds: Annotated[tuple[Kind, ...], Field(max_length=protocol_limits.KINDS)] = ()
+    collections: Annotated[
+        tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
+    ] = ()
+    uri_prefix: Annotated[Text, Field(max_length=2048)] | None = None
+    metadata: Annotated[Metadata, Field(max_length=16)] = Field(default_factory=dict)
+    path_globs: Annotated[
+        tuple[_PathGlob, ...],
+        Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty),
+    ] = ()
+    languages: Annotated[
+        tuple[_Name, ...], Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty)
+    ] = ()
+    symbols: Annotated[
+        tuple[Annotated[_Name, AfterValidator(_symbol)], ...],
+        Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty),
+    ] = ()
+
+    @field_validator("languages")
+    @classmethod
+    def _canonical(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Replace aliases. Code examples may have languages that are known to nothing else."""
+        if Kind.CODE_EXAMPLE in info.data.get("kinds", ()):
+            return tuple(languages.canonical_or_same(name) for name in names)
+        return tuple(languages.canonical(name) for name in names)
