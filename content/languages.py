@@ -12,6 +12,7 @@ __all__ = [
     "BY_MEDIA_TYPE",
     "BY_NAME",
     "BY_SUFFIX",
+    "NAMES",
     "Files",
     "canonical",
     "canonical_or_same",
@@ -191,6 +192,8 @@ _NAMES = {
     **{name: name for name in (*BY_SUFFIX.values(), *_WITHOUT_GRAMMAR)},
     **{alias: name for name, aliases in _ALIASES.items() for alias in aliases},
 }
+NAMES = frozenset(_NAMES.values())
+"""Names under which languages are stored."""
 
 
 def canonical(name: str) -> str:

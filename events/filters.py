@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from content import languages
+from events.conditions import WhereOrText
 from events.fields import Collection, Data, Kind, Metadata, Text
 from events.globs import expression
 from runtime import protocol_limits
@@ -49,7 +50,8 @@ class Filters(Data):
     ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
     begin with ``!``. ``languages``: the document is a file of code in one of these languages, by
     its media type or name, or the code example names one of them. ``symbols``: the chunk defines
-    one of these names; a name may have its owner before it, as ``Client.ask``.
+    one of these names; a name may have its owner before it, as ``Client.ask``. ``where`` is a
+    condition with operators, also written as ``version >= 3 and not team in (a, b)``.
     """
 
     kinds: Annotated[tuple[Kind, ...], Field(max_length=protocol_limits.KINDS)] = ()
@@ -69,6 +71,8 @@ class Filters(Data):
         tuple[Annotated[_Name, AfterValidator(_symbol)], ...],
         Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty),
     ] = ()
+
+    where: WhereOrText | None = None
 
     @field_validator("languages")
     @classmethod

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from events.conditions import Where
 from events.fields import (
     DOCUMENT_KINDS,
     Agent,
@@ -89,6 +90,7 @@ __all__ = [
     "Token",
     "Uri",
     "Weights",
+    "Where",
     "content_hash",
     "first_problem",
     "parse_event",

@@ -9,6 +9,9 @@ from datetime import timedelta
 
 __all__ = [
     "COLLECTIONS",
+    "CONDITIONS",
+    "CONDITION_CHARACTERS",
+    "CONDITION_DEPTH",
     "CONTEXT_TOKENS",
     "EVENT_BYTES",
     "FILTER_VALUES",
@@ -16,6 +19,7 @@ __all__ = [
     "INLINE_CONTENT_BYTES",
     "INLINE_CONTENT_CHARACTERS",
     "KINDS",
+    "LISTED_VALUES",
     "METADATA_BYTES",
     "METADATA_ENTRIES",
     "NAME_CHARACTERS",
@@ -44,6 +48,12 @@ FILTER_VALUES = 16
 """Most path patterns, languages or symbols in the filters of a question."""
 
 GLOB_CHARACTERS = 256
+CONDITIONS = 64
+CONDITION_DEPTH = 8
+CONDITION_CHARACTERS = 4000
+LISTED_VALUES = 256
+"""Most values of one condition ``in``."""
+
 NAME_CHARACTERS = 256
 QUERY_CHARACTERS = 2000
 QUERY_DEADLINE = timedelta(minutes=5)

@@ -25,6 +25,8 @@ def field_table(model: type[BaseModel]) -> Iterator[str]:
     A line with the values of each enum among the types follows.
     """
     schema = model.model_json_schema()
+    if "$ref" in schema:  # a model that contains itself
+        schema |= schema["$defs"][model.__name__]
     types: set[str] = set()
     yield "| field | type | default | limits |"
     yield "|---|---|---|---|"

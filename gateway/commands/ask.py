@@ -58,6 +58,10 @@ def command(
     symbol: Annotated[
         list[str] | None, typer.Option(help="Only where this function, class or method is defined.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Only documents with such fields, as 'version >= 3 and team in (a, b)'."),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
@@ -83,6 +87,7 @@ def command(
         path_globs=path or (),
         languages=lang or (),
         symbols=symbol or (),
+        where=" and ".join(f"({condition})" for condition in where) if where else None,
     )
     query = {
         "agent": agent,

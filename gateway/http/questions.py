@@ -34,6 +34,7 @@ class QuestionLine(QuestionOptions):
     path: tuple[str, ...] = ()
     lang: tuple[str, ...] = ()
     symbol: tuple[str, ...] = ()
+    where: str | None = None
 
 
 class Questions(BaseModel):
@@ -81,6 +82,7 @@ async def ask_line(
         "path_globs": line.path,
         "languages": line.lang,
         "symbols": line.symbol,
+        "where": line.where,
     }
     question = Question.model_validate(fields | {"text": line.q, "filters": filters})
     return await _answer(request, services, caller, project, question)

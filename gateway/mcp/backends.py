@@ -271,6 +271,7 @@ def _question(search: tools.Search) -> Question:
         "path_globs": search.paths,
         "languages": search.languages,
         "symbols": search.symbols,
+        "where": search.where or None,
     }
     fields = {
         "text": search.query,

@@ -72,6 +72,7 @@ class RemoteBackend:
             "path_globs": search.paths,
             "languages": search.languages,
             "symbols": search.symbols,
+            "where": search.where,
         }
         filters |= {name: values for name, values in newer.items() if values}
         question: dict[str, Any] = {

@@ -75,6 +75,13 @@ class Search(Arguments):
     ] = []
     languages: Annotated[list[str], Field(description="Of code, as `python`.")] = []
     symbols: Annotated[list[str], Field(description="Only their definitions.")] = []
+    where: Annotated[
+        str,
+        Field(
+            max_length=4_000,
+            description="Of metadata, title, changed_at: `team in (a, b) and not version < 3`.",
+        ),
+    ] = ""
     min_event: Annotated[
         str, Field(max_length=128, description="Token of a change to wait for.")
     ] = ""

@@ -44,6 +44,7 @@ class _Question:
     path: str
     lang: str
     symbol: str
+    where: str
     balance: int
     limit: int
     similarity: float
@@ -63,6 +64,7 @@ class _Question:
             path=visit.parameter("path"),
             lang=visit.parameter("lang"),
             symbol=visit.parameter("symbol"),
+            where=visit.parameter("where"),
             balance=int(visit.number("balance", _BALANCED, 0, 100)),
             limit=int(visit.number("limit", protocol_limits.USUAL_RESULTS, 1, 50)),
             similarity=visit.number("similarity", 0, 0, 1),
@@ -84,6 +86,7 @@ class _Question:
                 "path_globs": self.path.split(),
                 "languages": self.lang.split(),
                 "symbols": self.symbol.split(),
+                "where": self.where.strip() or None,
             },
         }
         if self.balance != _BALANCED and self.mode == "hybrid":
@@ -106,6 +109,7 @@ class _Question:
             "path": self.path,
             "lang": self.lang,
             "symbol": self.symbol,
+            "where": self.where,
             "balance": self.balance,
             "limit": self.limit,
             "similarity": self.similarity or None,

@@ -57,11 +57,90 @@ d.uri !~ {0}::text
 
 -- name: example_languages
 -- The code example has one of these languages.
-c.language = any ({0}::text[])
+coalesce(c.language = any ({0}::text[]), false)
 
 -- name: symbols
 -- One of the chunk's symbols matches this regular expression.
 coalesce(c.symbol ~ {0}::text, false)
+
+-- name: text_order
+-- A text column, compared with a value by its characters.
+coalesce({column} collate "C" {sign} {0}::text, false)
+
+-- name: text_in
+coalesce({column} = any ({0}::text[]), false)
+
+-- name: text_like
+coalesce({column} like {0}::text, false)
+
+-- name: changed_at
+d.published_at {sign} {0}::timestamptz
+
+-- name: in_collections
+-- The document is in a collection.
+exists (
+    select
+    from document_collections dc
+    where dc.generation_id = d.generation_id and dc.document_id = d.id
+)
+
+-- name: in_collections_like
+exists (
+    select
+    from document_collections dc
+    join collections k on k.generation_id = dc.generation_id and k.id = dc.collection_id
+    where dc.generation_id = d.generation_id and dc.document_id = d.id and k.name like {0}::text
+)
+
+-- name: has_key
+d.metadata ? {0}::text
+
+-- name: metadata_in
+-- An array of JSON contains each of its scalars.
+coalesce({1}::text::jsonb @> (d.metadata -> {0}::text), false)
+
+-- name: metadata_like
+coalesce(
+    jsonb_typeof(d.metadata -> {0}::text) = 'string' and d.metadata ->> {0}::text like {1}::text,
+    false
+)
+
+-- name: metadata_number
+-- Values of one type have the order of that type; numbers of any size are compared exactly.
+coalesce(
+    jsonb_typeof(d.metadata -> {0}::text) = 'number'
+    and d.metadata -> {0}::text {sign} {1}::text::jsonb,
+    false
+)
+
+-- name: metadata_text
+coalesce(
+    jsonb_typeof(d.metadata -> {0}::text) = 'string'
+    and d.metadata ->> {0}::text collate "C" {sign} {1}::text,
+    false
+)
+
+-- name: metadata_time
+-- A text that is a date or time in ISO 8601, compared as a time. The expression admits no text that
+-- the cast refuses, except for a 29 February, whose year is checked.
+coalesce(
+    (
+        select
+            case
+                when t.text !~ '^(?!0000)\d\d\d\d-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2\d))(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:Z|[+-](?:0\d|1[0-4]):?[0-5]\d)?)?\Z'
+                then null
+                when
+                    substr(t.text, 6, 5) = '02-29'
+                    and extract(doy from make_date(substr(t.text, 1, 4)::int, 12, 31)) = 365
+                then null
+                when length(t.text) = 10 then (t.text || ' 00:00Z')::timestamptz
+                when t.text ~ '(?:Z|[+-]\d\d:?\d\d)\Z' then t.text::timestamptz
+                else (t.text || 'Z')::timestamptz
+            end
+        from (select d.metadata ->> {0}::text as text) t
+    ) {sign} {1}::timestamptz,
+    false
+)
 
 -- name: passes
 -- The chunk and its document fulfil the conditions; looked up row by row. The fences keep the

@@ -12,22 +12,14 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from content.languages import Files
 from events.globs import expression, literal
 from events.models import Filters, Kind
 from store.postgres.named_queries import named
+from store.search.conditions import Condition, Parameters, language_query, sql_of
 
 __all__ = ["Condition", "Visibility"]
 
 _QUERIES = named("filters")
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A boolean SQL expression and the arguments of its parameters; empty if everything passes."""
-
-    sql: str
-    arguments: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,9 @@ class Visibility:
     @property
     def selects_chunks(self) -> bool:
         """Return whether a condition applies to chunks, rather than to whole documents."""
-        return bool(self.filters.symbols or (self.filters.languages and self.of_examples))
+        filters = self.filters
+        by_language = filters.languages or (filters.where and "language" in filters.where.fields)
+        return bool(filters.symbols or (by_language and self.of_examples))
 
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
@@ -92,16 +86,13 @@ class Visibility:
         return [row["id"] for row in rows]
 
     def _conditions(self, first_parameter: int) -> Condition:
-        parts: list[str] = []
-        arguments: list[object] = []
-        for name, values in self._wanted():
-            first = first_parameter + len(arguments)
-            parameters = (f"${number}" for number in range(first, first + len(values)))
-            parts.append(_QUERIES[name].format(*parameters))
-            arguments += values
-        return Condition(" and ".join(parts), tuple(arguments))
+        parameters = Parameters(first_parameter)
+        parts = [parameters.sql(name, *arguments) for name, arguments in self._wanted()]
+        if self.filters.where is not None:
+            parts.append(sql_of(self.filters.where, parameters, of_examples=self.of_examples))
+        return Condition(" and ".join(parts), tuple(parameters.arguments))
 
-    def _wanted(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+    def _wanted(self) -> Iterator[tuple[str, Sequence[object]]]:
         """Name of each requested condition, with its arguments."""
         filters = self.filters
         kinds = [str(kind) for kind in filters.kinds if kind is not Kind.CODE_EXAMPLE]
@@ -120,16 +111,9 @@ class Visibility:
         if unwanted:
             yield "no_paths", (_any_of(map(expression, unwanted)),)
         if filters.languages:
-            yield self._languages(filters.languages)
+            yield language_query(filters.languages, of_examples=self.of_examples)
         if filters.symbols:
             yield "symbols", (_defining(filters.symbols),)
-
-    def _languages(self, names: Sequence[str]) -> tuple[str, tuple[object, ...]]:
-        files = Files.of(names)
-        if self.of_examples:
-            return "example_languages", (list(files.spellings),)
-        media_types = list(files.media_types), list(files.other_media_types)
-        return "languages", (*media_types, files.names, files.first_line)
 
 
 def _any_of(expressions: Iterable[str]) -> str:

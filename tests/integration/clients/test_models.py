@@ -52,6 +52,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "Question": models.Question,
     "Questions": models.QuestionList,
     "Weights": models.Weights,
+    "Where": models.Where,
 }
 OTHERS = {
     # requests of routes that the client does not call, and the errors of the framework
@@ -132,6 +133,7 @@ def test_a_response_keeps_unknown_fields(model: type[BaseModel]) -> None:
 
 
 def fields_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     return {name: shape_of(field, schemas) for name, field in schema.get("properties", {}).items()}
 
 
@@ -140,11 +142,16 @@ def is_nullable(schema: dict[str, Any]) -> bool:
 
 
 def shape_of(schema: dict[str, Any] | bool, schemas: dict[str, Any]) -> object:
-    """A schema without names, limits and the values of enumerations."""
+    """A schema without names, limits and the values of enumerations.
+
+    A schema within itself is its name.
+    """
     if isinstance(schema, bool):
         return schema
     if "$ref" in schema:
-        return shape_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+        name = schema["$ref"].rpartition("/")[2]
+        inner = schemas.get(name)
+        return name if inner is None else shape_of(inner, schemas | {name: None})
     if options := schema.get("anyOf"):
         return tuple(sorted({repr(shape_of(option, schemas)) for option in options}))
     if schema.get("type") == "array":

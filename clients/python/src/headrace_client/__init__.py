@@ -48,6 +48,7 @@ from headrace_client.models import (
     Source,
     Text,
     Weights,
+    Where,
 )
 
 __all__ = [
@@ -98,4 +99,5 @@ __all__ = [
     "UnknownProject",
     "UsageError",
     "Weights",
+    "Where",
 ]

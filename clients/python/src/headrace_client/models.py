@@ -53,6 +53,7 @@ __all__ = [
     "TermMatch",
     "Text",
     "Weights",
+    "Where",
 ]
 
 Scalar = str | bool | int | float
@@ -77,12 +78,32 @@ def _is_empty(value: object) -> bool:
 _Names: TypeAlias = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
 
 
+class Where(_Request):
+    """A condition on one field, or several conditions under ``and_``, ``or_`` or ``not_``.
+
+    ``field`` is ``uri``, ``kind``, ``collection``, ``title``, ``language``, ``changed_at`` or a key
+    of the metadata. ``value`` is a list for ``in`` and ``between``.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
+
+    field: str | None = None
+    op: Literal["eq", "ne", "in", "gt", "gte", "lt", "lte", "between", "like", "exists"] | None = (
+        None
+    )
+    value: Scalar | tuple[Scalar, ...] | None = None
+    and_: Annotated[tuple[Where, ...] | None, Field(alias="and")] = None
+    or_: Annotated[tuple[Where, ...] | None, Field(alias="or")] = None
+    not_: Annotated[Where | None, Field(alias="not")] = None
+
+
 class Filters(_Request):
     """Conditions on the documents that a question searches; all must hold.
 
     ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
     begin with ``!``. ``languages``: the document is code in one of them, as ``python`` or ``py``.
-    ``symbols``: the chunk defines one of these names, as ``ask`` or ``Client.ask``.
+    ``symbols``: the chunk defines one of these names, as ``ask`` or ``Client.ask``. ``where``: a
+    condition with operators, also as a text: ``version >= 3 and not team in (a, b)``.
     """
 
     kinds: tuple[str, ...] = ()
@@ -92,6 +113,7 @@ class Filters(_Request):
     path_globs: _Names = ()
     languages: _Names = ()
     symbols: _Names = ()
+    where: Where | str | None = None
 
 
 class Weights(_Request):
