@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from time import process_time
+from itertools import count
 
 from tree_sitter import Language, Node, Parser, Tree
 
@@ -90,11 +90,12 @@ _ENUM_MACRO = re.compile(
     r"\([^,()\n]{1,100},[ \t]*(\w{1,100})[ \t]*\)"
 )
 
-_MOST_PARSE_SECONDS = 2.0
-"""Processor time after which a text is cut by its indentation.
+_MOST_STEPS = 20_000
+"""Steps of a parser after which a text is cut by its indentation, so on every machine alike.
 
-Files of a megabyte take a tenth of that. Some grammars need minutes for a text that is not of their
-language, since recovery from errors can take time in square of the length.
+A step is a hundred operations of the parser, or one reading of the text. A file of a megabyte takes
+2,000 to 5,000. Some grammars need minutes for a text that is not of their language: recovery from
+errors reads the same text again and again.
 """
 _READ_BYTES = 4_096
 
@@ -321,7 +322,7 @@ def missing_grammars() -> list[str]:
 def parse(language: str, text: str) -> Tree | None:
     r"""Parse ``text``; rows of the syntax tree are the text's lines, split at ``\n``.
 
-    Returns None if the grammar is not installed, or takes too long.
+    Returns None if the grammar is not installed, or needs too many steps.
     """
     grammar = GRAMMARS[language]
     if not _is_installed(grammar.module):
@@ -331,12 +332,14 @@ def parse(language: str, text: str) -> Tree | None:
         text = pattern.sub(replacement, text)
     raw = text.encode("utf-8", "replace")
     parser = _parser(language)
-    deadline = process_time() + _MOST_PARSE_SECONDS
+    steps = count()
+
+    def read(offset: int, _: object) -> bytes:
+        next(steps)
+        return raw[offset : offset + _READ_BYTES]
+
     try:
-        return parser.parse(
-            lambda offset, _: raw[offset : offset + _READ_BYTES],
-            progress_callback=lambda *_: process_time() > deadline,
-        )
+        return parser.parse(read, progress_callback=lambda *_: next(steps) > _MOST_STEPS)
     except ValueError:
         parser.reset()
         return None

@@ -438,16 +438,28 @@ def test_code_without_its_grammar_is_cut_by_indentation(monkeypatch: pytest.Monk
     assert chunk.symbol is None
 
 
-def test_a_text_that_takes_too_long_to_parse_is_cut_by_indentation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_text_that_takes_too_long_to_parse_is_cut_by_indentation() -> None:
     """The parser gives up on a text that is not of its language, and reads the next one."""
-    monkeypatch.setattr(grammars, "_MOST_PARSE_SECONDS", 0.05)
     assert parse("lua", "- " * 50_000) is None
     assert len(cut("a.lua", "- " * 50_000)) > 10
-    monkeypatch.undo()
     (chunk,) = cut("a.lua", "function one()\nend\n")
     assert chunk.symbol == "one"
+
+
+def test_the_limit_of_a_parser_does_not_depend_on_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A text needs the same number of steps each time, also after another one was given up."""
+    text = "def f(x):\n    return [x, (x + 1) * 2]\n" * 400
+    fewest = next(most for most in range(1_000) if _is_parsed(monkeypatch, text, most))
+    for most, is_parsed in ((fewest - 1, False), (fewest, True)) * 2:
+        assert _is_parsed(monkeypatch, "- " * 500, 0) is False
+        assert _is_parsed(monkeypatch, text, most) is is_parsed
+
+
+def _is_parsed(monkeypatch: pytest.MonkeyPatch, text: str, most_steps: int) -> bool:
+    monkeypatch.setattr(grammars, "_MOST_STEPS", most_steps)
+    return parse("python", text) is not None
 
 
 def test_grammars_are_loaded_when_their_language_is_met() -> None:
