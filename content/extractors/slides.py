@@ -185,7 +185,10 @@ def _chart(chart: Any) -> Iterator[str]:
     title = chart.chart_title.text_frame.text if chart.has_title else ""
     yield f"Chart: {single_line(title, 300)}" if title.strip() else "Chart"
     for plot in chart.plots:
-        series = list(islice(plot.series, _MOST_SERIES))
+        try:
+            series = list(islice(plot.series, _MOST_SERIES))
+        except NotImplementedError:  # python-pptx reads no values of three-dimensional areas
+            continue
         values = [list(islice(each.values, _MOST_CATEGORIES)) for each in series]
         names = [single_line(str(each.name or ""), 100) for each in series]
         rows = [["", *names]]

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from content.extractors.pdf.cells import Cell, Table
-from content.extractors.pdf.rows import Row, rows_of, segments_of
+from content.extractors.pdf.rows import Row, numbers_in, rows_of, segments_of
 from content.extractors.pdf.rulings import Edge, joined_edges, near
 from content.extractors.pdf.words import Word
 
@@ -28,6 +28,7 @@ _DIVIDED_SHARE = 0.6  # of the lines of such a cell
 _LEVEL = 2.0  # points between the heights of two lines of one row
 _LEVEL_SHARE = 0.8  # of the lines of a part that belongs to another
 _EQUAL_SHARE = 0.75  # of a row's cells, which hold the same number of lines
+_MANY_LINES = 4  # of such cells, which are rows of their own also without numbers
 
 
 class Grid(NamedTuple):
@@ -237,7 +238,9 @@ def _levels(filled: Sequence[tuple[_Area, Sequence[Row]]]) -> Mapping[int, Seque
     levels: dict[int, Sequence[float]] = {}
     for row, cells in by_row.items():
         count, cells_with_count = Counter(map(len, cells)).most_common(1)[0]
-        if len(cells) >= 3 and count >= 2 and cells_with_count >= _EQUAL_SHARE * len(cells):
+        are_equal = len(cells) >= 3 and cells_with_count >= _EQUAL_SHARE * len(cells)
+        lists = sum(numbers_in(lines) > 1 for lines in cells)
+        if are_equal and count >= 2 and (count >= _MANY_LINES or 3 * lists >= len(cells)):
             heights = _boundaries(_height(line) for lines in cells for line in lines)
             levels[row] = heights[::-1][:count]
     return levels

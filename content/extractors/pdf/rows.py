@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from content.extractors.pdf.words import Word
 from content.rendition import Box
 
-__all__ = ["Row", "Segment", "box_of", "rows_of", "segments_of", "text_of"]
+__all__ = [
+    "Row",
+    "Segment",
+    "bounds",
+    "box_of",
+    "in_lines",
+    "is_tall",
+    "numbers_in",
+    "rows_of",
+    "segments_of",
+    "text_of",
+]
 
 Segment = Sequence[Word]
 """Words of a row without a wide gap between them, from the left."""
@@ -16,7 +28,10 @@ Segment = Sequence[Word]
 Row = Sequence[Word]
 """Words of about one height, from the left."""
 
+_NUMBER = re.compile(r"[\W\d]*\d[\W\d]*%?")
 _WIDE_GAP = 0.9  # of the size of the type
+_SHARED_GAP = 0.6  # of the size of the type, if several lines have it at one place
+_OTHER_LINE = 0.9  # of the size of the type: words whose middles differ by more
 _NARROWEST_GAP = 3.6  # points: that of the smallest measure, compared first to save time
 _SAME_ROW = 0.5  # of the size of the type: superscripts belong to the row
 _OPEN_ROWS = 3  # rows that a word is compared with: taller type may begin above smaller type
@@ -40,15 +55,40 @@ def rows_of(words: Iterable[Word]) -> list[Row]:
 
 
 def segments_of(row: Row) -> list[Segment]:
-    """Divide a row at its wide gaps."""
+    """Divide a row at its wide gaps; one of several lines at the gaps that its lines share."""
+    wide = _WIDE_GAP if not is_tall(row) else _SHARED_GAP
     segments = [[row[0]]]
+    right = row[0].right
     for word, following in pairwise(row):
-        gap = following.left - word.right
-        if gap > _NARROWEST_GAP and gap > _WIDE_GAP * max(word.measure, following.measure):
+        gap = following.left - right
+        if gap > _NARROWEST_GAP and gap > wide * max(word.measure, following.measure):
             segments.append([following])
         else:
             segments[-1].append(following)
+        right = max(right, following.right)
     return [*segments]
+
+
+def is_tall(words: Sequence[Word]) -> bool:
+    """Return whether words stand in several lines."""
+    first = words[0]
+    return any(abs(word.middle - first.middle) > _OTHER_LINE * first.measure for word in words)
+
+
+def in_lines(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words of a cell line by line."""
+    return [word for line in rows_of(words) for word in line] if is_tall(words) else words
+
+
+def bounds(segment: Segment) -> tuple[float, float]:
+    """Left and right edge of a segment."""
+    return segment[0].left, max(word.right for word in segment)
+
+
+def numbers_in(segments: Iterable[Segment]) -> int:
+    """Count the segments that are numbers."""
+    texts = ("".join(word.text for word in segment) for segment in segments)
+    return sum(_NUMBER.fullmatch(text) is not None for text in texts)
 
 
 def text_of(segment: Segment) -> str:

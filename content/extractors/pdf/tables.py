@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from content.extractors.pdf.alignment import align
+from content.extractors.pdf.bands import FEWEST_RULES, bands_of
 from content.extractors.pdf.cells import Table
 from content.extractors.pdf.grids import Grid, fill_grid, find_grids, framed_words
-from content.extractors.pdf.rows import Row, rows_of, segments_of
+from content.extractors.pdf.rows import Row, box_of, is_tall, rows_of, segments_of
 from content.extractors.pdf.rulings import Edge, Rulings, joined_edges
 from content.extractors.pdf.words import Word
 
@@ -19,7 +20,9 @@ MOST_GRIDS = 300  # of a page
 _SHORTEST_RULE = 80.0  # points
 _SAME_WIDTH = 6.0  # points
 _OVERHANG = 3.0  # points that a word's middle may be beside a rule
+_HIGHEST_HEAD = 1.5  # of the size of the type: middle of a head above the rules
 _FEWEST_ROWS = 3
+_FEWEST_DIVIDED = 2  # lines; the others may be lines of cells
 _PARAGRAPH_GAP = 2.2  # of the size of the type: a wider gap ends a table
 _LONGEST_CAPTION = 60  # characters of an undivided row inside a table
 
@@ -56,7 +59,7 @@ class _Search:
     def in_grid(self, grid: Grid) -> None:
         """Find the table whose cells a grid rules, or that the grid only frames."""
         framed = framed_words(grid, self.words)
-        table = align(rows_of(framed), self._page_count) if framed else None
+        table = self._aligned(framed) if framed else None
         self.keep(table or fill_grid(grid, self.words))
 
     def between_rules(self, edges: Iterable[Edge]) -> None:
@@ -79,28 +82,42 @@ class _Search:
             for word in self.words
             if left <= word.center <= right and bottom <= word.middle <= top
         ]
-        rows = rows_of(inside)
-        if len(rows) >= 2:
-            self.keep(align(rows, self._page_count))
+        if inside:
+            words = [*self._head(top, inside), *inside]
+            self.keep(self._aligned(words, [rule.at for rule in rules]))
+
+    def _head(self, bottom: float, inside: Sequence[Word]) -> Row:
+        """Return the line right above the highest rule, if it is divided as a table's head is."""
+        left, right = box_of(inside).left - _OVERHANG, box_of(inside).right + _OVERHANG
+        size = inside[0].measure
+        above = [
+            word for word in self.words if bottom < word.middle < bottom + _HIGHEST_HEAD * size
+        ]
+        line = rows_of(above)[-1] if above else ()
+        within = all(left <= word.center <= right for word in line)
+        return line if line and within and len(segments_of(line)) > 1 else ()
+
+    def _aligned(self, words: Sequence[Word], rules: Sequence[float] = ()) -> Table | None:
+        """Return the table of some words: with rows of several lines, else by line."""
+        lines = rows_of(words)
+        bands = bands_of(lines, rules)
+        are_ruled = len(rules) >= FEWEST_RULES
+        if any(map(is_tall, bands)):
+            table = align(bands, self._page_count, are_ruled=are_ruled)
+        else:
+            table = None
+        return table or align(lines, self._page_count)
 
     def by_alignment(self) -> None:
         """Find tables in consecutive rows that are divided by gaps."""
-        run: list[Row] = []
-        captions = 0  # undivided rows since the last divided one
-        for row in rows_of(self.words):
-            if run and run[-1][0].bottom - row[0].top > _PARAGRAPH_GAP * max(row[0].size, 6.0):
+        lines = rows_of(self.words)
+        if sum(len(segments_of(line)) > 1 for line in lines) < _FEWEST_DIVIDED:
+            return
+        for run in _runs(bands_of(lines)):
+            if any(map(is_tall, run)):
                 self._end(run)
-                run, captions = [], 0
-            if len(segments_of(row)) > 1:
-                run.append(row)
-                captions = 0
-            elif run and not captions and sum(len(word.text) for word in row) < _LONGEST_CAPTION:
-                run.append(row)
-                captions = 1
-            else:
-                self._end(run)
-                run, captions = [], 0
-        self._end(run)
+        for run in _runs(rows_of(self.words)):
+            self._end(run)
 
     def _end(self, run: Sequence[Row]) -> None:
         """Keep the rows of a run if they are a table, without undivided rows at both ends."""
@@ -110,3 +127,29 @@ class _Search:
         rows = run[divided[0] : divided[-1] + 1]
         if len(rows) >= _FEWEST_ROWS:
             self.keep(align(rows, self._page_count))
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield consecutive rows that are divided by gaps, with single undivided ones between."""
+    run: list[Row] = []
+    captions = 0  # undivided rows since the last divided one
+    for row in rows:
+        if run and _gap(run[-1], row) > _PARAGRAPH_GAP * max(row[0].size, 6.0):
+            yield run
+            run, captions = [], 0
+        if len(segments_of(row)) > 1:
+            run.append(row)
+            captions = 0
+        elif run and not captions and sum(len(word.text) for word in row) < _LONGEST_CAPTION:
+            run.append(row)
+            captions = 1
+        else:
+            yield run
+            run, captions = [], 0
+    yield run
+
+
+def _gap(above: Row, below: Row) -> float:
+    if is_tall(above) or is_tall(below):
+        return box_of(above).bottom - box_of(below).top
+    return above[0].bottom - below[0].top

@@ -26,6 +26,7 @@ from tests.support.fuzzed_bytes import (
 )
 
 DATA = Path(__file__).parents[3] / "data/content"
+_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _TITLE_AND_CONTENT = 1
 _TITLE_ONLY = 5
 _BLANK = 6
@@ -145,6 +146,21 @@ def test_a_chart_is_a_table_of_its_values() -> None:
         "| East | 1.5 | 2 |",
         "| West |  | 3 |",
     ]
+
+
+def test_a_chart_that_cannot_be_read_costs_only_its_values() -> None:
+    """python-pptx reads no three-dimensional areas, which must not refuse the presentation."""
+
+    def fill(slide: Any) -> None:
+        data: Any = CategoryChartData()  # type: ignore[no-untyped-call]
+        data.categories = ["East"]
+        data.add_series("2023", (1.5,))
+        size = (Inches(1), Inches(1), Inches(4), Inches(3))
+        chart = slide.shapes.add_chart(XL_CHART_TYPE.AREA, *size, data).chart
+        (plot,) = chart._chartSpace.iter(f"{_CHART}areaChart")
+        plot.tag = f"{_CHART}area3DChart"
+
+    assert _lines(fill) == ["Chart"]
 
 
 def test_notes_come_last_and_footers_are_left_out() -> None:

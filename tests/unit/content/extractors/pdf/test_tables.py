@@ -176,6 +176,89 @@ def test_rows_between_two_rules_of_one_width_are_a_table() -> None:
     assert sheet.lines() == [PRICE_LINES]
 
 
+CITY_LINES = [
+    "| City | Known for | Since |",
+    "| --- | --- | --- |",
+    "| Genoa | harbour and narrow old streets | 1805 |",
+    "| Ulm | the tallest church tower | 854 |",
+    "| New Orleans | music | 1718 |",
+]
+
+
+def write_cities(sheet: Sheet, leading: int) -> None:
+    """Write a table of which some cells have two lines; single lines stand at their middle."""
+    columns = [100, 220, 340]
+    rows = [
+        [["City"], ["Known for"], ["Since"]],
+        [["Genoa"], ["harbour and", "narrow old streets"], ["1805"]],
+        [["Ulm"], ["the tallest", "church tower"], ["854"]],
+        [["New", "Orleans"], ["music"], ["1718"]],
+    ]
+    top = 600.0
+    for row in rows:
+        most = max(map(len, row))
+        for x, cell in zip(columns, row, strict=True):
+            for number, line in enumerate(cell):
+                sheet.write(x, top - 11 * number - 5.5 * (most - len(cell)), line)
+        top -= 11 * most + leading
+
+
+def test_cells_of_several_lines_without_rules_are_one_row() -> None:
+    sheet = Sheet()
+    write_cities(sheet, leading=5)
+
+    assert sheet.lines() == [CITY_LINES]
+
+
+def test_rules_between_rows_divide_cells_of_several_lines() -> None:
+    """The gaps between the rows are no wider than those inside a cell; the head has no rule."""
+    sheet = Sheet()
+    write_cities(sheet, leading=1)
+    sheet.rulings.across += [Edge(y, 90, 420) for y in (598.5, 575.5, 551.5, 527.5)]
+
+    assert sheet.lines() == [CITY_LINES]
+
+
+def test_groups_of_rows_with_numbers_stay_rows() -> None:
+    """A wider gap after each group does not make the group one row."""
+    sheet = Sheet()
+    sheet.rows(600, [100, 220, 340], PRICES[1:3])
+    sheet.rows(560, [100, 220, 340], PRICES[3:])
+
+    (lines,) = sheet.lines()
+    assert len(lines) == len(PRICES)
+
+
+def test_items_of_a_list_are_not_a_table() -> None:
+    sheet = Sheet()
+    for number, ordinal in enumerate(("first", "second", "third")):
+        sheet.write(100, 600 - 30 * number, f"{number + 1}.")
+        sheet.write(130, 600 - 30 * number, f"a {ordinal} item of one list, which does")
+        sheet.write(130, 589 - 30 * number, "not end with its first line")
+
+    assert sheet.tables() == []
+
+
+def test_a_ruled_row_of_texts_in_several_lines_is_one_row() -> None:
+    sheet = Sheet()
+    sheet.rows(602, [105, 205, 305], [["Name", "Street", "Town"]])
+    sheet.rows(588, [105, 205, 305], [["Ana", "Long", "Spring"], ["Smith", "Lane", "Valley"]])
+    sheet.grid([100, 200, 300, 400], [614, 600, 570])
+
+    assert sheet.lines()[0][2] == "| Ana Smith | Long Lane | Spring Valley |"
+
+
+def test_a_head_over_columns_that_nearly_touch_does_not_join_them() -> None:
+    """One row of many may cross a gap that all others leave free."""
+    sheet = Sheet()
+    sheet.write(100, 614, "Item")
+    sheet.write(220, 614, "Kilometres of road by rail")
+    sheet.rows(600, [100, 220, 340], [*PRICES[1:], *PRICES[1:]])
+
+    (lines,) = sheet.lines()
+    assert lines[2] == PRICE_LINES[2]
+
+
 def test_two_columns_of_prose_are_not_a_table() -> None:
     sheet = Sheet()
     for number in range(12):
