@@ -594,7 +594,8 @@ class QueryAnswer(Data):
     applied. ``coverage`` is the share (0 to 1) of the searched chunks that have a vector; if it is
     below 1, ``degraded`` contains ``vector``. ``searched_chunks`` is the number of chunks in the
     scope of the search: those of the generation that the agent may see and that pass the filters.
-    It is at most 30 seconds old, and absent if it could not be counted.
+    It is at most 30 seconds old, or at most 10 minutes if counting again took longer than the
+    search, and absent if it could not be counted.
     """
 
     query_id: str

@@ -81,7 +81,11 @@ class RetrieveRequest(_Body):
 
 
 class RetrievedChunk(BaseModel):
-    """One chunk that was found."""
+    """One chunk that was found.
+
+    ``content`` of a part of a table or of a fence includes the lines that make it readable, such as
+    the head of the table.
+    """
 
     chunk_id: int
     source_id: str
@@ -93,12 +97,15 @@ class RetrievedChunk(BaseModel):
 
 
 class RetrieveResponse(BaseModel):
-    """Chunks by relevance, and what the search took."""
+    """Chunks by relevance, and what the search took.
+
+    ``total_chunks_searched`` is null if the chunks could not be counted.
+    """
 
     results: list[RetrievedChunk]
     query_embedding_time_ms: float
     search_time_ms: float
-    total_chunks_searched: int
+    total_chunks_searched: int | None
 
 
 class SourceBody(BaseModel):
@@ -256,7 +263,7 @@ def _retrieved(result: SearchResult) -> RetrievedChunk:
         source_id=source_id_of(result.kind, result.citation.uri),
         source_path=result.citation.uri,
         source_type=result.kind,
-        content=result.content,
+        content=result.rendered or result.content,
         relevance_score=result.scores.fused if vector is None else vector.score,
         metadata=result.metadata
         | {"start_line": result.citation.start_line, "end_line": result.citation.end_line},

@@ -11,17 +11,16 @@ This module and ``stdio`` import only light modules, because hosts wait for them
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FILE", "LONGEST_LINE", "PROJECT", "REPLAYED", "Handshake"]
+__all__ = ["FILE", "LONGEST_LINE", "PROJECT", "Handshake"]
 
 FILE = Path(__file__).with_name("handshake.jsonl")
 """Recorded answers: in each line a method, its result, and the cases in which it is the result."""
 PROJECT = "<project>"
 """Name in the recorded instructions in place of that of the project."""
-REPLAYED = "headrace-handshake"
-"""Id of the request that ``replay`` repeats. Its second response is not for the client."""
 LONGEST_LINE = 65_536
 """Bytes of a line above which it is left to the server."""
 
@@ -33,6 +32,7 @@ _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_NAMES = frozenset({"name", "version", "title", "description", "websiteUrl"})
 _REQUIRED_NAMES = frozenset({"name", "version"})
 _OPEN_CAPABILITIES = frozenset({"elicitation", "experimental", "extensions", "sampling"})
+_ID_BYTES = 16
 _LARGEST_ID = 2**53
 _MOST_BRACKETS = 150
 _SURROGATE = rb"\ud"
@@ -40,9 +40,14 @@ _NONE: dict[str, Any] = {}
 
 
 class Handshake:
-    """State of one client, which starts with ``initialize`` or with a request of 2026-07-28."""
+    """State of one client, which starts with ``initialize`` or with a request of 2026-07-28.
+
+    ``replayed`` is the id of the request that ``replay`` repeats. It is random, because a client
+    may use any other.
+    """
 
     def __init__(self, project: str | None, *, may_publish: bool) -> None:
+        self.replayed = os.urandom(_ID_BYTES).hex()
         self._results = _recorded(project, may_publish=may_publish)
         self._version = ""
         self._is_stateless = False
@@ -60,14 +65,14 @@ class Handshake:
         if result is None:
             return None
         if not self._kept:
-            self._kept.append(_line({**message, "id": REPLAYED}))
+            self._kept.append(_line({**message, "id": self.replayed}))
         return _line({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     @property
     def replay(self) -> bytes:
         """Lines that bring a server into the state of the client.
 
-        Its response to the request of the id ``REPLAYED`` must be dropped.
+        Its response to the request of the id ``replayed`` must be dropped.
         """
         return b"".join(self._kept)
 

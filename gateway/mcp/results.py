@@ -35,6 +35,7 @@ __all__ = [
 
 _BYTES_PER_TOKEN = 3
 _BACKTICKS = re.compile("`+")
+_LANGUAGE = re.compile(r"[\w+#.-]{1,40}", re.ASCII)
 _ROUND = 4
 _LONGEST_NAME = 200
 _SMALL_SHARE = 5
@@ -124,6 +125,8 @@ def _passage(result: SearchResult, characters: int, *, may_cut_line: bool) -> Ob
     }
     if name:
         passage["name"] = name[:_LONGEST_NAME]
+    if result.language is not None and _LANGUAGE.fullmatch(result.language):
+        passage["language"] = result.language
     if citation.permalink:
         passage["link"] = citation.permalink
     content = _whole_lines(result.content, characters, may_cut_line=may_cut_line)
@@ -283,7 +286,7 @@ def _answer_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield _line("  ".join(filter(None, facts)))
         if passage["content"]:
-            yield from _fenced(passage["content"])
+            yield from _fenced(passage["content"], passage.get("language", ""))
         if "rest" in passage:
             yield _line(f"rest: {passage['rest']}")
     if "watermark" in shown:
@@ -326,11 +329,11 @@ def _document_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"next: {shown['next']}"
 
 
-def _fenced(content: str) -> Iterator[str]:
+def _fenced(content: str, language: str = "") -> Iterator[str]:
     """Content between fences that it can't close: they are longer than any in it."""
     longest = max((len(run) for run in _BACKTICKS.findall(content)), default=0)
     fence = "`" * max(3, longest + 1)
-    yield fence
+    yield fence + language
     yield content
     yield fence
 

@@ -52,7 +52,6 @@ from pydantic import ValidationError
 
 from gateway.mcp import resources, results, tools
 from gateway.mcp.backends import Access, Backend
-from gateway.mcp.handshake import REPLAYED
 from gateway.mcp.results import Refusal
 
 __all__ = ["AccessOf", "Call", "Context", "Observe", "create_server", "serve_text"]
@@ -124,10 +123,13 @@ def create_server(
     )
 
 
-async def serve_text(access: Access, stdin: TextIO, stdout: TextIO) -> None:
+async def serve_text(
+    access: Access, stdin: TextIO, stdout: TextIO, replayed: str | None = None
+) -> None:
     """Serve one client over lines of text, until ``stdin`` ends.
 
-    The client receives no response to the request that ``Handshake.replay`` repeats.
+    ``replayed`` is the id of the request that ``Handshake.replay`` repeats, whose response is not
+    for the client. None means that ``stdin`` has no such request.
     """
 
     async def access_of(_: Context) -> Access:
@@ -136,18 +138,25 @@ async def serve_text(access: Access, stdin: TextIO, stdout: TextIO) -> None:
     server = create_server(access_of, access.project)
     streams = stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout))
     async with streams as (incoming, outgoing):
-        await server.run(incoming, _Responses(outgoing), server.create_initialization_options())
+        await server.run(
+            incoming, _Responses(outgoing, replayed), server.create_initialization_options()
+        )
 
 
 class _Responses:
     """Stream of messages to a client, without the response to a request that was replayed."""
 
-    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
+    def __init__(self, stream: WriteStream[SessionMessage], replayed: str | None) -> None:
         self._stream = stream
+        self._replayed = replayed
 
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id == REPLAYED:
+        if (
+            self._replayed is not None  # as the id of an error may be
+            and isinstance(message, JSONRPCResponse | JSONRPCError)
+            and message.id == self._replayed
+        ):
             return
         await self._stream.send(item)
 

@@ -84,7 +84,8 @@ def serve(options: Options) -> None:
     import asyncio  # noqa: PLC0415  # the handshake does not need it
 
     stdout = io.TextIOWrapper(writer, encoding="utf-8")
-    asyncio.run(_serve(options, rest_of(lead, reader), stdout, text_only=text_only))
+    stdin = rest_of(lead, reader)
+    asyncio.run(_serve(options, stdin, stdout, handshake.replayed, text_only=text_only))
 
 
 def converse(
@@ -152,7 +153,9 @@ def _load() -> None:
     gc.enable()
 
 
-async def _serve(options: Options, stdin: TextIO, stdout: TextIO, *, text_only: bool) -> None:
+async def _serve(
+    options: Options, stdin: TextIO, stdout: TextIO, replayed: str, *, text_only: bool
+) -> None:
     from gateway.mcp.opener import Opener  # noqa: PLC0415  # see _load
     from gateway.mcp.server import serve_text  # noqa: PLC0415
 
@@ -163,7 +166,7 @@ async def _serve(options: Options, stdin: TextIO, stdout: TextIO, *, text_only: 
         text_only=text_only,
     )
     try:
-        await serve_text(opener.access, stdin, stdout)
+        await serve_text(opener.access, stdin, stdout, replayed)
     finally:
         await opener.close()
 

@@ -10,6 +10,7 @@ from datetime import UTC
 from itertools import groupby
 from typing import Any
 
+from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
@@ -133,7 +134,11 @@ class _ScorePart:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result as the page shows it."""
+    """One result as the page shows it.
+
+    ``above`` and ``below`` are the lines around a part of a table or of a fence that make it
+    readable, such as the head of the table.
+    """
 
     number: int
     uri: str
@@ -144,8 +149,10 @@ class Result:
     title: str
     match: str
     score: str
+    above: Sequence[Markup]
     lines: Sequence[Line]
     hidden_lines: int
+    below: Sequence[Markup]
     score_parts: Sequence[_ScorePart]
     terms: Sequence[tuple[str, float]]
     explanation: str
@@ -234,6 +241,7 @@ def _result(
         spans=spans or word_spans(result.content, question),
     )
     window = best_window(lines, _SHOWN_LINES)
+    above, _, below = (result.rendered or result.content).rpartition(result.content)
     href = address(
         "/document",
         project=project,
@@ -252,13 +260,19 @@ def _result(
             result.match_type
         ],
         score=f"{result.scores.fused:.3f}",
+        above=_around(above),
         lines=window,
         hidden_lines=len(lines) - len(window),
+        below=_around(below),
         score_parts=_score_parts(result, largest),
         terms=terms,
         explanation=explanation,
         permalink=outside_link(source.permalink),
     )
+
+
+def _around(text: str) -> list[Markup]:
+    return [line.html for line in highlighted(text.strip("\n"), "", "text")] if text else []
 
 
 def _explanation(

@@ -137,7 +137,9 @@ def _row(revision: Revision) -> tuple[object, ...]:
     head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
     origin = columns_of(write.origin)
     if revision.deleted:
-        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE, *origin
+        counted = 0, write.position
+        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE, *origin, *counted
+    text_chunks = sum(not chunk.is_example for chunk in write.chunks)
     return (
         *head,
         write.content_hash,
@@ -149,6 +151,8 @@ def _row(revision: Revision) -> tuple[object, ...]:
         json.dumps(dict(write.metadata)),
         document_digest(write),
         *origin,
+        text_chunks,
+        write.position,
     )
 
 

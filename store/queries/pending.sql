@@ -149,13 +149,6 @@ select
     not exists (select from pending_vectors where generation_id = $1)
     and not exists (select from refused_vectors where generation_id = $1)
 
--- name: count_filtered
--- Chunks of the documents that pass the filters.
-select count(c.id)
-from documents d
-join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
-where d.generation_id = $1 and {conditions}
-
 -- name: count_bare_filtered
 -- Chunks of these documents without a vector. The filters apply to documents only, so chunks are
 -- not examined.
@@ -193,8 +186,36 @@ select
         where r.generation_id = $1 and {conditions}
     )
 
--- name: count_chunks
-select count(*) from chunks where generation_id = $1
+-- name: count_texts
+-- Chunks of the text of the documents that pass the filters: each document has their number, unless
+-- code that does not know it wrote the latest version.
+select
+    coalesce(
+        sum(
+            case
+                when d.counted_position = d.position then d.text_chunks
+                else (
+                    select count(*)
+                    from chunks c
+                    where
+                        c.generation_id = d.generation_id
+                        and c.document_id = d.id
+                        and not c.is_example
+                )
+            end
+        ),
+        0
+    )::bigint
+from documents d
+where d.generation_id = $1 and {conditions}
+
+-- name: count_chosen
+-- Chunks of the text that pass filters which apply to chunks too.
+select count(*)
+from documents d
+join chunks c
+    on c.generation_id = d.generation_id and c.document_id = d.id and not c.is_example
+where d.generation_id = $1 and {conditions}
 
 -- name: count_examples
 -- Code examples of the documents that pass the filters.

@@ -7,6 +7,7 @@ import json
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
@@ -22,7 +23,12 @@ from store.postgres.pool import Database
 from store.search.filters import Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
 from store.search.keyword.tokenizer import require_known_terms
-from store.search.vector_retriever import Coverage, StoredModels, VectorRetriever
+from store.search.vector_retriever import (
+    FAILURES,
+    Coverage,
+    StoredModels,
+    VectorRetriever,
+)
 from store.types import Candidates, ChunkRow, SearchRequest
 
 __all__ = ["EF_SEARCH", "Search"]
@@ -32,7 +38,6 @@ log = structlog.get_logger(__name__)
 EF_SEARCH = 100
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
-_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
 
 Result = TypeVar("Result")
 Similar = dict[str, list[tuple[int, float]]]
@@ -55,7 +60,7 @@ class _Run:
         try:
             with traces.child(name):
                 return await search
-        except _FAILURES as error:
+        except FAILURES as error:
             self.errors[name] = error
             log.warning("search.retriever_failed", retrieve=name, error=repr(error))
             return otherwise
@@ -124,10 +129,13 @@ class Search:
                 be compared as requested.
         """
         run = _Run()
-        vector, keyword, searched_chunks = await asyncio.gather(
+        visibility = Visibility(generation.id, request.filters)
+        counting = self._coverage.counting(
+            partial(self._scope, generation, request.agent), visibility, request.agent
+        )
+        vector, keyword = await asyncio.gather(
             run.retrieve("vector", self._similar(generation, request, run), {}),
             run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
-            self._count(generation, request),
         )
         asked = {
             name
@@ -156,7 +164,7 @@ class Search:
             pending=pending,
             coverage=run.coverage,
             compared=compared,
-            searched_chunks=searched_chunks,
+            searched_chunks=await counting.number(),
             degraded=(*run.errors, *run.unreached, *bare),
             corrections=keyword.corrections,
             term_weights=keyword.weights,
@@ -226,19 +234,6 @@ class Search:
                     connection, generation.id, model, query_vector, others
                 )
         return compared
-
-    async def _count(self, generation: Generation, request: SearchRequest) -> int | None:
-        """Number of chunks in the scope of the search. A failure must not cost the answer."""
-        visibility = Visibility(generation.id, request.filters)
-        counted = self._coverage.counted(visibility, request.agent)
-        if counted is not None:
-            return counted
-        try:
-            async with self._scope(generation, request.agent) as connection:
-                return await self._coverage.count(connection, visibility, request.agent)
-        except _FAILURES as error:
-            log.warning("search.not_counted", error=repr(error))
-            return None
 
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import asyncpg
 import numpy as np
 import numpy.typing as npt
+import structlog
 
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, HeadraceError
 from runtime.intervals import TTLCache
 from store.postgres.named_queries import named
 from store.search.filters import Visibility
 from store.types import Vector
 
-__all__ = ["Coverage", "StoredModels", "VectorRetriever"]
+__all__ = ["FAILURES", "Coverage", "StoredModels", "VectorRetriever"]
+
+log = structlog.get_logger(__name__)
+
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
+"""Errors of a server; a search goes on without the part that failed."""
 
 _RETRIEVAL = named("vectors")
 _REMEMBERED_S = 5.0
@@ -146,6 +154,7 @@ class _Search:
 _COVERAGE = named("search")
 _PENDING = named("pending")
 _ALL_SECONDS = 30.0
+_FORMER_SECONDS = 600.0
 _BARE_SECONDS = 1.0
 
 Key = tuple[int, str, str]
@@ -154,6 +163,7 @@ _FRESH_SECONDS = 15.0
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 Widths = Mapping[str, int]
+Scoped = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
 
 class StoredModels:
@@ -195,16 +205,37 @@ class StoredModels:
         return widths
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """A count of chunks: the former number, and the task that counts again, if there are any."""
+
+    former: int | None
+    task: asyncio.Task[int | None] | None
+
+    async def number(self) -> int | None:
+        """Return the number, or None if the server failed.
+
+        It waits for the task only if there is no former number.
+        """
+        if self.task is None or (self.former is not None and not self.task.done()):
+            return self.former
+        number = await asyncio.shield(self.task)
+        return self.former if number is None else number
+
+
 class Coverage:
     """Number of chunks in the scope of a search, and the share of those that have a vector.
 
     The count of all chunks is cached for half a minute, that of the chunks without a vector for a
-    second.
+    second. The former count of all chunks is kept for ten minutes, for searches that end before the
+    next one.
     """
 
     def __init__(self) -> None:
         self._all: TTLCache[Key, int] = TTLCache(_ALL_SECONDS)
+        self._former: TTLCache[Key, int] = TTLCache(_FORMER_SECONDS)
         self._bare: TTLCache[Key, int] = TTLCache(_BARE_SECONDS)
+        self._tasks: dict[Key, asyncio.Task[int | None]] = {}
 
     async def share(
         self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
@@ -214,58 +245,68 @@ class Coverage:
         if await connection.fetchval(_PENDING["is_covered"], generation_id):
             return 1.0
         key = _key(visibility, agent)
-        bare = await _counted(self._bare, key, connection, visibility, "count_bare")
-        total = await _counted(self._all, key, connection, visibility, "count_chunks")
-        if total < bare:  # counted before an import began
-            total = await _count(connection, visibility, "count_chunks")
-            self._all.put(key, total)
+        bare = self._bare.get(key)
+        if bare is None:
+            bare = await _count_bare(connection, visibility)
+            self._bare.put(key, bare)
+        total = self._all.get(key)
+        if total is None or total < bare:  # counted before an import began
+            total = await self._count(connection, visibility, key)
         return 1.0 - bare / total if total else 1.0
 
-    def counted(self, visibility: Visibility, agent: str | None) -> int | None:
-        """Number of chunks that pass the filters, or None if it was not counted lately."""
-        return self._all.get(_key(visibility, agent))
+    def counting(self, scope: Scoped, visibility: Visibility, agent: str | None) -> Counting:
+        """Begin to count the chunks that pass the filters, unless a count is cached, or runs.
 
-    async def count(
-        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
-    ) -> int:
-        """Number of chunks that pass the filters, in the connection's scope."""
+        ``scope`` opens a connection in the scope of the search.
+        """
         key = _key(visibility, agent)
-        return await _counted(self._all, key, connection, visibility, "count_chunks")
+        number = self._all.get(key)
+        if number is not None:
+            return Counting(number, None)
+        task = self._tasks.get(key)
+        if task is None:
+            task = asyncio.create_task(self._counted(scope, visibility, key))
+            self._tasks[key] = task
+            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        return Counting(self._former.get(key), task)
+
+    async def _counted(self, scope: Scoped, visibility: Visibility, key: Key) -> int | None:
+        try:
+            async with scope() as connection:
+                return await self._count(connection, visibility, key)
+        except FAILURES as error:
+            log.warning("search.not_counted", error=repr(error))
+            return None
+
+    async def _count(self, connection: asyncpg.Connection, visibility: Visibility, key: Key) -> int:
+        """Number of chunks of the text, or of code examples, in the connection's scope."""
+        condition = visibility.of_document(first_parameter=2)
+        name = "count_chosen" if visibility.selects_chunks else "count_texts"
+        name = "count_examples" if visibility.of_examples else name
+        sql = _PENDING[name].format(conditions=condition.sql or "true")
+        number: int = await connection.fetchval(sql, visibility.generation_id, *condition.arguments)
+        self._all.put(key, number)
+        self._former.put(key, number)
+        return number
 
 
 def _key(visibility: Visibility, agent: str | None) -> Key:
     return visibility.generation_id, agent or "", visibility.filters.model_dump_json()
 
 
-async def _counted(
-    memory: TTLCache[Key, int],
-    key: Key,
-    connection: asyncpg.Connection,
-    visibility: Visibility,
-    query: str,
-) -> int:
-    number = memory.get(key)
-    if number is None:
-        number = await _count(connection, visibility, query)
-        memory.put(key, number)
-    return number
-
-
-async def _count(connection: asyncpg.Connection, visibility: Visibility, query: str) -> int:
-    """Number of chunks of the text, or of code examples, in the connection's scope."""
+async def _count_bare(connection: asyncpg.Connection, visibility: Visibility) -> int:
+    """Number of these chunks that have no vector."""
     condition = visibility.of_document(first_parameter=2)
     arguments = visibility.generation_id, *condition.arguments
-    of_examples = {"count_bare": "count_bare_examples", "count_chunks": "count_examples"}[query]
-    sql = _PENDING[of_examples].format(conditions=condition.sql or "true")
+    sql = _PENDING["count_bare_examples"].format(conditions=condition.sql or "true")
     examples: int = await connection.fetchval(sql, *arguments)
     if visibility.of_examples:
         return examples
     if condition.sql:
-        count_bare = "count_bare_chosen" if visibility.selects_chunks else "count_bare_filtered"
-        name = {"count_bare": count_bare, "count_chunks": "count_filtered"}[query]
+        name = "count_bare_chosen" if visibility.selects_chunks else "count_bare_filtered"
         sql = _PENDING[name].format(conditions=condition.sql)
     else:
-        sql = _PENDING[query]
+        sql = _PENDING["count_bare"]
     number: int = await connection.fetchval(sql, *arguments)
     return max(number - examples, 0)
 

@@ -110,6 +110,18 @@ async def test_chunks_are_retrieved_by_query_threshold_and_filters(
     assert len(one.json()["results"]) == 1
 
 
+async def test_a_part_of_a_table_has_the_head_of_the_table(client: httpx2.AsyncClient) -> None:
+    rows = "\n".join(
+        f"| heron {number} | the nest at weir number {number} |" for number in range(90)
+    )
+    table = f"# Nests\n\n| bird | place of its nest |\n|---|---|\n{rows}\n"
+    assert (await indexed(client, content=table))["chunks_created"] > 1
+    query = {"query": "heron 89", "top_k": 50}
+    results = (await client.post("/rag/retrieve", json=query)).json()["results"]
+    assert len(results) > 1
+    assert all("| bird | place of its nest |\n" in result["content"] for result in results)
+
+
 async def test_sources_are_listed_by_page(client: httpx2.AsyncClient) -> None:
     ids = {
         (await indexed(client, source_path=f"docs/{number}.md"))["source_id"] for number in range(3)

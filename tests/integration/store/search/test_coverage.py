@@ -1,9 +1,10 @@
-"""Questions whose vector does not match the stored ones."""
+"""Questions whose vector does not match the stored ones, and the number of searched chunks."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
+import asyncpg
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,10 +13,12 @@ from events.models import Filters
 from runtime.errors import ConfigurationError
 from store.documents.pending import Counts, PendingVectors
 from store.generations.catalog import Projects
+from store.search import vector_retriever
 from store.search.search import Search
 from store.store import Store
 from store.types import Candidates, SearchRequest
 from tests.support.databases import Database
+from tests.support.waiting import eventually
 from tests.support.writes import MODEL, RECIPE, chunk_write, document_write, opened, vector_of
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
@@ -89,3 +92,43 @@ async def test_the_first_vectors_are_found_at_once(database: Database) -> None:
         assert (len(after.vector[MODEL]), after.coverage) == (1, 1.0)
         assert await pending.counts("alpha") == Counts(chunks=1, pending=0, refused=0)
         assert await pending.counts("unknown") == Counts(chunks=0, pending=0, refused=0)
+
+
+async def test_a_search_does_not_wait_for_another_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a count runs, the answer has the former number; a later answer has the new one."""
+    monkeypatch.setattr(vector_retriever, "_ALL_SECONDS", -1.0)
+    owner = await asyncpg.connect(database.owner_url)
+    async with opened(database.operator_url) as worker:
+        store, search = Store(worker, RECIPE), Search(worker)
+        await store.apply([document_write("a.md", 2, [TEXT])])
+        assert (await _ask(search, {})).searched_chunks == 1
+        await store.apply([document_write("b.md", 4, [TEXT, TEXT])])
+        async with owner.transaction():
+            await owner.execute("lock table documents in access exclusive mode")
+            assert (await _ask(search, {})).searched_chunks == 1
+
+        async def counts_all() -> bool:
+            return (await _ask(search, {})).searched_chunks == 3
+
+        await eventually(counts_all, "three chunks are counted")
+    await owner.close()
+
+
+async def test_documents_without_their_number_of_chunks_are_counted(database: Database) -> None:
+    """A version that older code wrote has the number of an earlier version, or none."""
+    owner = await asyncpg.connect(database.owner_url)
+    async with opened(database.operator_url) as worker:
+        store = Store(worker, RECIPE)
+        for position, (uri, count) in enumerate((("a", 3), ("b", 2), ("c", 1)), start=1):
+            texts = [f"{TEXT} {number}" for number in range(count)]
+            await store.apply([document_write(uri, position, texts)])
+        await owner.execute("update documents set text_chunks = null, counted_position = null")
+        assert (await _ask(Search(worker), {})).searched_chunks == 6
+        await store.apply([document_write("a", 4, [TEXT])])
+        await owner.execute("update documents set text_chunks = 9, counted_position = position - 1")
+        assert (await _ask(Search(worker), {})).searched_chunks == 4
+        await owner.execute("update documents set text_chunks = 7, counted_position = position")
+        assert (await _ask(Search(worker), {})).searched_chunks == 21
+    await owner.close()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from gateway.mcp.handshake import FILE, LONGEST_LINE, REPLAYED, Handshake
+from gateway.mcp.handshake import FILE, LONGEST_LINE, Handshake
 from gateway.mcp.recorder import render_answers
 from gateway.mcp.server import serve_text
 from gateway.mcp.stdio import converse, rest_of
@@ -140,7 +140,8 @@ def responses(lines: list[bytes], handshake: Handshake | None) -> list[str]:
         lead = b"" if handshake is None else converse(handshake, stdin, stdout)
         with stdin, io.TextIOWrapper(stdout, encoding="utf-8") as text:
             assert lead is not None
-            asyncio.run(serve_text(granted, rest_of(lead, stdin), text))
+            replayed = None if handshake is None else handshake.replayed
+            asyncio.run(serve_text(granted, rest_of(lead, stdin), text, replayed))
 
     server = Thread(target=serve)
     server.start()
@@ -229,7 +230,7 @@ def test_what_a_server_must_know() -> None:
     for message in (initialize(), request("tools/list"), INITIALIZED, request("ping")):
         assert handshake.answer(line(message)) is not None
     opening, notification = handshake.replay.splitlines(keepends=True)
-    assert json.loads(opening) == initialize() | {"id": REPLAYED}
+    assert json.loads(opening) == initialize() | {"id": handshake.replayed}
     assert notification == line(INITIALIZED)
 
 
@@ -246,6 +247,20 @@ def test_a_long_line(size: int) -> None:
     assert any(
         '"state": "indexed"' in json.loads(answer) or "live:0:1-0" in answer for answer in answers
     )
+    assert answers == responses(lines, None)
+
+
+def test_every_id_of_a_client_has_its_response() -> None:
+    """The first request is replayed under an id that differs from session to session."""
+    names = ("", "headrace-handshake", Handshake(None, may_publish=True).replayed)
+    call = {"name": "status", "arguments": {}}
+    lines = [
+        line(initialize()),
+        *(line(request("tools/call", call, name)) for name in names),
+        line(request("ping", None, 3)),
+    ]
+    answers = responses(lines, Handshake("notes", may_publish=True))
+    assert {*names} < {json.loads(answer)["id"] for answer in answers}
     assert answers == responses(lines, None)
 
 

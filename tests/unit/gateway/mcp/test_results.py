@@ -96,6 +96,20 @@ def test_a_passage_cannot_leave_its_fence(content: str) -> None:
     assert lines[first + 1 : last] == content.split("\n")
 
 
+@pytest.mark.parametrize(
+    ("language", "fence"),
+    [("c++", "```c++"), (None, "```"), ("py`\n[9] b.md", "```"), ("x" * 41, "```")],
+)
+def test_a_code_example_has_its_language(language: str | None, fence: str) -> None:
+    """Text and object name the language, unless it is not a name."""
+    answer = answer_of(("a.md", "int weir;"))
+    [result] = answer.results
+    result = result.model_copy(update={"language": language})
+    shown = results.answer_object(answer.model_copy(update={"results": (result,)}), 5_000)
+    assert fence in results.render(shown).split("\n")
+    assert shown["results"][0].get("language", "") == fence.removeprefix("```")
+
+
 def test_a_uri_cannot_begin_a_line() -> None:
     text = results.render(results.answer_object(answer_of(("a\n[9] b.md", "x")), 5_000))
     assert not [line for line in text.split("\n") if line.startswith("[9]")]

@@ -37,6 +37,8 @@ NEWER_COLUMNS = (
     ("chunks", "surroundings text"),
     ("embeddings", "is_example boolean"),
     ("keyword_segments", "is_example boolean"),
+    ("documents", "text_chunks int"),
+    ("documents", "counted_position bigint"),
     ("generations", "strategies jsonb not null default '{}'"),
     ("generations", "context text not null default ''"),
 )
