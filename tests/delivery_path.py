@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
+from asyncpg.pool import PoolConnectionHolder
 from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
@@ -53,8 +54,8 @@ def files_of_one_change() -> list[str]:
     between the call of ``client.publish`` and the moment at which Redis has the acknowledgement.
     The change is the second one of its project, and caches keep their values, so that nothing is
     loaded or created for it first.
-    Imports, the process of the parser, benchmarks, migrations and the tasks that a worker runs
-    beside its agents (heartbeats, archiving and the like) don't count.
+    Imports, the process of the parser, benchmarks, migrations, the opening of connections and the
+    tasks that a worker runs beside its agents (heartbeats, archiving and the like) don't count.
     """
     with (
         tempfile.TemporaryDirectory(prefix="hr-") as home,
@@ -70,8 +71,12 @@ async def _files(home: Path) -> list[str]:
         redis_url = await redis.start()
         files: set[str] = set()
         caches_stay_filled = patch.object(intervals, "monotonic", lambda: 0.0)
-        tasks_marked = _background_tasks_marked()
-        with caches_stay_filled, tasks_marked, _Entered(files).everywhere() as entered:
+        with (
+            caches_stay_filled,
+            _background_tasks_marked(),
+            _new_connections_marked(),
+            _Entered(files).everywhere() as entered,
+        ):
             async with (
                 fresh_database(postgres) as database,
                 headrace(redis_url, database) as worker,
@@ -158,6 +163,22 @@ def _background_tasks_marked() -> Iterator[None]:
         _in_background.reset(token)
 
     with patch.object(OwnedTasks, "start", marked):
+        yield
+
+
+@contextmanager
+def _new_connections_marked() -> Iterator[None]:
+    """Mark the opening of connections: whether a pool needs another one depends on the load."""
+    connect = PoolConnectionHolder.connect
+
+    async def marked(holder: PoolConnectionHolder) -> None:
+        token = _in_background.set(True)
+        try:
+            await connect(holder)
+        finally:
+            _in_background.reset(token)
+
+    with patch.object(PoolConnectionHolder, "connect", marked):
         yield
 
 
