@@ -53,11 +53,10 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} |
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a text as HTML. ``marks`` counts the marked words in it."""
+    """One line of a text as HTML."""
 
     number: int
     html: Markup
-    marks: int
 
 
 def highlighted(
@@ -74,25 +73,33 @@ def highlighted(
     """
     lines: list[Line] = []
     parts: list[str] = []
-    marks = 0
     colours = _colours(content, uri.rpartition("/")[2], kind)
-    for text, css, marked, begun in _segments(content, colours, spans):
-        marks += begun
+    for text, css, marked in _segments(content, colours, spans):
         *ended, rest = text.split("\n")
         for piece in ended:
             parts.append(_html(piece.removesuffix("\r"), css, marked=marked))
-            lines.append(Line(first + len(lines), _line(parts), marks))
-            parts, marks = [], 0
+            lines.append(Line(first + len(lines), _line(parts)))
+            parts = []
         parts.append(_html(rest, css, marked=marked))
-    lines.append(Line(first + len(lines), _line(parts), marks))
+    lines.append(Line(first + len(lines), _line(parts)))
     return lines
 
 
-def best_window(lines: Sequence[Line], size: int) -> Sequence[Line]:
-    """The ``size`` neighbouring lines with most marks; the first of several such windows."""
-    starts = range(max(1, len(lines) - size + 1))
-    best = max(starts, key=lambda at: (sum(line.marks for line in lines[at : at + size]), -at))
-    return lines[best : best + size]
+def best_window(content: str, spans: Iterable[Span], size: int) -> range:
+    """Indexes of ``size`` neighbouring lines in which most marks begin.
+
+    They are all lines if there are fewer, and the first of several such windows.
+    """
+    count = content.count("\n") + 1
+    marks = [0] * count
+    line = before = 0
+    for start, _ in _disjoint(spans, len(content)):
+        line += content.count("\n", before, start)
+        before = start
+        marks[line] += 1
+    starts = range(max(1, count - size + 1))
+    best = max(starts, key=lambda at: (sum(marks[at : at + size]), -at))
+    return range(best, min(best + size, count))
 
 
 def word_spans(content: str, question: str) -> list[Span]:
@@ -124,8 +131,8 @@ def _html(text: str, css: str, *, marked: bool) -> str:
 
 def _segments(
     content: str, tokens: Sequence[tuple[int, str]], spans: Iterable[Span]
-) -> Iterator[tuple[str, str, bool, int]]:
-    """Yield pieces of one colour and mark: text, class, marked, number of marks that begin."""
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield pieces of one colour and mark: text, class, marked."""
     colours = dict(tokens)
     ranges = _disjoint(spans, len(content))
     edges = {start for start, _ in ranges} | {end for _, end in ranges}
@@ -137,7 +144,7 @@ def _segments(
         if start in edges:
             marked = start in begins
         if start < end:
-            yield content[start:end], css, marked, int(start in begins)
+            yield content[start:end], css, marked
 
 
 def _disjoint(spans: Iterable[Span], length: int) -> list[Span]:

@@ -233,15 +233,17 @@ def _result(
 ) -> Result:
     source = result.citation
     spans, terms, explanation = _explanation(result)
-    lines = highlighted(
-        result.content,
+    content = result.content
+    spans = spans or word_spans(content, question)
+    window = best_window(content, spans, _SHOWN_LINES)
+    lines = highlighted(  # up to the window's end: the colours of a line depend on those above it
+        "\n".join(content.split("\n")[: window.stop]),
         source.uri,
         "text" if result.kind is Kind.CODE_EXAMPLE else result.kind,
         first=source.start_line,
-        spans=spans or word_spans(result.content, question),
+        spans=spans,
     )
-    window = best_window(lines, _SHOWN_LINES)
-    above, _, below = (result.rendered or result.content).rpartition(result.content)
+    above, _, below = (result.rendered or content).rpartition(content)
     href = address(
         "/document",
         project=project,
@@ -261,8 +263,8 @@ def _result(
         ],
         score=f"{result.scores.fused:.3f}",
         above=_around(above),
-        lines=window,
-        hidden_lines=len(lines) - len(window),
+        lines=lines[window.start :],
+        hidden_lines=content.count("\n") + 1 - len(window),
         below=_around(below),
         score_parts=_score_parts(result, largest),
         terms=terms,

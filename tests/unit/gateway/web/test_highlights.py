@@ -41,7 +41,6 @@ def test_lines_are_numbered_from_the_first() -> None:
 def test_marks_inside_of_colours() -> None:
     [line] = highlighted("return 1", "x.py", "code", spans=[(0, 6)])
     assert str(line.html) == '<span class="tk"><mark>return</mark></span> <span class="tn">1</span>'
-    assert line.marks == 1
 
 
 @pytest.mark.parametrize(
@@ -59,9 +58,9 @@ def test_word_spans(question: str, content: str, marked: list[str]) -> None:
 
 def test_best_window_has_most_marks() -> None:
     content = "\n".join("hit" if number in (30, 32) else "miss" for number in range(50))
-    lines = highlighted(content, "x.txt", "text", spans=word_spans(content, "hit"))
-    assert [line.number for line in best_window(lines, 3)] == [31, 32, 33]
-    assert best_window(lines[:2], 3) == lines[:2]
+    assert best_window(content, word_spans(content, "hit"), 3) == range(30, 33)
+    assert best_window(content, [], 3) == range(3)
+    assert best_window("a\nhit", word_spans("a\nhit", "hit"), 3) == range(2)
 
 
 def test_control_characters_are_visible() -> None:

@@ -40,3 +40,14 @@ def test_a_part_is_shown_between_the_lines_that_make_it_readable(
     assert [*result.above] == above
     assert [*result.below] == below
     assert [line.number for line in result.lines] == list(range(7, 8 + content.count("\n")))
+
+
+def test_the_lines_with_most_marks_are_shown() -> None:
+    """They have their numbers, and the rest of the chunk is counted."""
+    content = "\n".join("the weir" if number in (30, 32) else "none" for number in range(50))
+    [result] = results_of(answer_of(content, None), "weir")
+    numbers = [line.number for line in result.lines]
+    assert {37, 39} <= {*numbers}
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert result.hidden_lines == 50 - len(numbers)
+    assert sum("<mark>weir</mark>" in line.html for line in result.lines) == 2
