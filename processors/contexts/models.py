@@ -9,35 +9,18 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from time import perf_counter
 from typing import Any
-
-import structlog
 
 from processors.embedders import CircuitOptions, CircuitStatus, Urgency
 from processors.embedders.registry import SharedTasks
 from processors.embedders.remote.circuit_breaker import Circuit
-from processors.embedders.remote.provider import (
-    BACKOFF,
-    Completion,
-    Endpoint,
-    Provider,
-    RequestRefused,
-)
-from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
-from runtime import metrics
-from runtime.errors import (
-    CircuitOpen,
-    HeadraceError,
-    RateLimited,
-    Retryable,
-    UnsupportedContent,
-)
+from processors.embedders.remote.provider import Completion, Endpoint, Provider, RequestRefused
+from processors.embedders.remote.rate_limiter import RateLimiter, RequestQueue
+from processors.embedders.remote.sender import RequestSender, count_outcome
+from runtime.errors import UnsupportedContent
 from store.documents.costs import Usage
 
 __all__ = ["Answer", "ContextModel", "ContextModels", "ContextOptions", "Messages"]
-
-log = structlog.get_logger(__name__)
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -82,11 +65,11 @@ class ContextModel:
         rate_limiter: RateLimiter | None = None,
     ) -> None:
         self._name = name
-        self._retries = options.retries
         self._provider = provider
-        self._request_queue = RequestQueue(provider.name, rate_limiter)
         self._requests = asyncio.Semaphore(_CONCURRENCY)
         self.circuit = Circuit(name, self._probe, options.circuit)
+        self._sender = RequestSender(name, self.circuit, options.retries)
+        self._sender.queue = RequestQueue(provider.name, rate_limiter)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count tokens with cl100k, an estimate for models of other providers."""
@@ -109,7 +92,7 @@ class ContextModel:
             try:
                 return await self._ask(messages, tokens_in, most_tokens)
             except RequestRefused as error:
-                if not await self._accepts_others(str(error)):
+                if not await self._sender.accepts(self._probe, str(error)):
                     raise
                 raise UnsupportedContent(error.message) from error
 
@@ -118,30 +101,9 @@ class ContextModel:
         await self.circuit.close()
 
     async def _ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
-        for attempt in range(self._retries):
-            try:
-                return await self._try(messages, tokens_in, most_tokens)
-            except CircuitOpen:
-                raise
-            except Retryable as error:
-                own = error.retry_after
-                wait = BACKOFF.delay(attempt) if own is None else own + BACKOFF.delay(0)
-                if wait > LONGEST_WAITS[Urgency.BULK]:
-                    raise
-                log.info("model.retried", model=self._name, attempt=attempt, reason=str(error))
-                await asyncio.sleep(wait.total_seconds())
-        return await self._try(messages, tokens_in, most_tokens)
-
-    async def _try(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
-        self.circuit.require_closed()
-        await self._request_queue.acquire(tokens_in + most_tokens, Urgency.BULK)
-        self.circuit.require_closed()  # the wait may have been long
-        try:
-            with self.circuit.record_outcome():
-                completion = await self._send(messages, most_tokens)
-        except RateLimited as error:
-            await self._request_queue.block_requests(error.retry_after or BACKOFF.delay(0))
-            raise
+        completion = await self._sender.send(
+            lambda: self._send(messages, most_tokens), lambda: tokens_in + most_tokens, Urgency.BULK
+        )
         return Answer(completion.text, self._usage(completion, tokens_in))
 
     def _usage(self, completion: Completion, tokens_in: int) -> Usage:
@@ -157,28 +119,8 @@ class ContextModel:
         return Usage(1, max(0, whole - cached), cached, tokens_out, cost_usd)
 
     async def _send(self, messages: Messages, most_tokens: int) -> Completion:
-        outcome, began_at = "cancelled", perf_counter()
-        try:
-            completion = await self._provider.complete(messages, most_tokens)
-            outcome = "answered"
-        except HeadraceError as error:
-            outcome = error.code
-            raise
-        finally:
-            metrics.MODEL_REQUESTS.inc(model=self._name, outcome=outcome)
-            metrics.MODEL_REQUEST_SECONDS.observe(perf_counter() - began_at, model=self._name)
-        return completion
-
-    async def _accepts_others(self, refusal: str) -> bool:
-        """Return whether the model answers another request: a wrong route returns 404 for all."""
-        try:
-            await self._probe()
-        except RequestRefused:
-            self.circuit.open(refusal)
-            return False
-        except HeadraceError:
-            return False
-        return True
+        with count_outcome(self._name):
+            return await self._provider.complete(messages, most_tokens)
 
     async def _probe(self) -> None:
         await self._send(_PROBE, _PROBE_TOKENS)

@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import timedelta
-from time import perf_counter
 
 import numpy as np
-import structlog
 
 from processors.embedders.embedder import Embeddings, Urgency
 from processors.embedders.remote.circuit_breaker import Circuit, CircuitOptions
 from processors.embedders.remote.provider import (
-    BACKOFF,
     Endpoint,
     Provider,
     RequestRefused,
     unit_vectors,
 )
-from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
-from runtime import metrics, traces
-from runtime.errors import (
-    CircuitOpen,
-    ConfigurationError,
-    HeadraceError,
-    RateLimited,
-    Retryable,
-    Unavailable,
-    UnsupportedContent,
-)
+from processors.embedders.remote.rate_limiter import RateLimiter, RequestQueue
+from processors.embedders.remote.sender import RequestSender, count_outcome
+from runtime.errors import ConfigurationError, HeadraceError, Unavailable, UnsupportedContent
 from store.documents.costs import Usage
 
 __all__ = ["LiteLLMEmbedder", "request_batches"]
-
-log = structlog.get_logger(__name__)
 
 _LIMIT_TOKENS = 512
 _PROBE = ["width"]
@@ -79,16 +66,15 @@ class LiteLLMEmbedder:
     ) -> None:
         self._endpoint = Endpoint(model, api_key, base_url, dimensions, timeout)
         self._name = name or model
-        self._retries = retries
         self._batch_texts = batch_texts
         self._batch_tokens = batch_tokens
         self._requests = asyncio.Semaphore(concurrency)
         self._starting = asyncio.Lock()
         self._rate_limiter = rate_limiter
         self._loaded: Provider | None = None
-        self._request_queue = RequestQueue("", None)
         self._width: int | None = None
         self.circuit = Circuit(self._name, self._probe, circuit)
+        self._sender = RequestSender(self._name, self.circuit, retries)
 
     @property
     def model(self) -> str:
@@ -134,7 +120,7 @@ class LiteLLMEmbedder:
         async with self._starting:
             if self._loaded is None:
                 self._loaded = await asyncio.to_thread(Provider, self._endpoint)
-                self._request_queue = RequestQueue(self._loaded.name, self._rate_limiter)
+                self._sender.queue = RequestQueue(self._loaded.name, self._rate_limiter)
 
     async def start(self) -> None:
         """Import LiteLLM and embed one text, which checks the key and shows the width.
@@ -165,7 +151,7 @@ class LiteLLMEmbedder:
         if not texts:
             return Embeddings(np.empty((0, self.dimensions), np.float32), tokens=0)
         counts = await asyncio.to_thread(self.count_tokens, texts)
-        most_tokens = self._request_queue.most_tokens(self._batch_tokens)
+        most_tokens = self._sender.queue.most_tokens(self._batch_tokens)
         batches = request_batches(counts, self._batch_texts, most_tokens)
         failed = asyncio.Event()
         tasks = [
@@ -207,54 +193,22 @@ class LiteLLMEmbedder:
 
     async def _request(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         """Send one request, with retries while the budget lasts."""
-        for attempt in range(self._retries):
-            try:
-                return await self._try(texts, urgency)
-            except CircuitOpen:
-                raise
-            except Retryable as error:
-                wait = _wait(error, attempt)
-                if wait > LONGEST_WAITS[urgency]:
-                    raise
-                log.info("model.retried", model=self.model, attempt=attempt, reason=str(error))
-                traces.current().note("retry", {"error.type": error.code})
-                await asyncio.sleep(wait.total_seconds())
-        return await self._try(texts, urgency)
-
-    async def _try(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        self.circuit.require_closed()
-        tokens = await self._tokens(texts) if self._request_queue.counts_tokens else 0
-        await self._request_queue.acquire(tokens, urgency)
-        self.circuit.require_closed()  # the wait may have been long
-        try:
-            with self.circuit.record_outcome(may_time_out=urgency is Urgency.QUERY):
-                return await self._send(texts)
-        except RateLimited as error:
-            await self._request_queue.block_requests(error.retry_after or BACKOFF.delay(0))
-            raise
-
-    async def _tokens(self, texts: Sequence[str]) -> int:
-        return sum(await asyncio.to_thread(self.count_tokens, texts))
+        return await self._sender.send(
+            lambda: self._send(texts), lambda: sum(self.count_tokens(texts)), urgency
+        )
 
     async def _accepts_other_texts(self, refusal: str) -> bool:
-        """Return whether the model accepts other texts: a wrong route returns 404 for all."""
+        """Return whether the model accepts other texts; False before it embedded any."""
         if self._width is None:
             return False
-        try:
-            await self._send(_PROBE)
-        except RequestRefused:
-            self.circuit.open(refusal)
-            return False
-        except HeadraceError:
-            return False
-        return True
+        return await self._sender.accepts(lambda: self._send(_PROBE), refusal)
 
     async def _probe(self) -> None:
         await self.load()
         await self._send(_PROBE)
 
     async def _send(self, texts: Sequence[str]) -> Embeddings:
-        with _count_outcome(self.model):
+        with count_outcome(self.model):
             response = await self._provider.embed(texts)
             vectors = unit_vectors(self.model, response.data, len(texts))
             self._require_width(vectors.shape[1])
@@ -290,26 +244,6 @@ def request_batches(
         tokens += count
     if batch:
         yield batch
-
-
-def _wait(error: Retryable, attempt: int) -> timedelta:
-    retry_after = error.retry_after
-    return BACKOFF.delay(attempt) if retry_after is None else retry_after + BACKOFF.delay(0)
-
-
-@contextmanager
-def _count_outcome(model: str) -> Iterator[None]:
-    outcome = "cancelled"
-    began_at = perf_counter()
-    try:
-        yield
-        outcome = "answered"
-    except HeadraceError as error:
-        outcome = error.code
-        raise
-    finally:
-        metrics.MODEL_REQUESTS.inc(model=model, outcome=outcome)
-        metrics.MODEL_REQUEST_SECONDS.observe(perf_counter() - began_at, model=model)
 
 
 def _concatenate(parts: Sequence[Embeddings]) -> Embeddings:
