@@ -441,6 +441,8 @@ class QueryOptions(Data):
     explain: bool = False
     context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
     min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
+    rerank: bool = True
+    min_relevance: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 class QueryFields(QueryOptions):
@@ -460,6 +462,10 @@ class Query(QueryFields):
 
     ``min_similarity`` is the least cosine similarity of a result to the question, whichever
     retriever returned it. So a chunk without a vector is not a result, even if its words match.
+
+    If the workers have a reranker, it orders the best results, unless ``rerank`` is false.
+    ``min_relevance`` is the least relevance of a result by the reranker, so that an answer may have
+    no results. It is not applied if the reranker fails: then ``degraded`` contains ``rerank``.
     """
 
     project: Project
@@ -473,6 +479,8 @@ class Query(QueryFields):
             raise ValueError("vectors goes with min_event, and only with it")
         if self.min_similarity is not None and self.mode == "keyword":
             raise ValueError("min_similarity needs vectors: use the mode hybrid or vector")
+        if self.min_relevance is not None and not self.rerank:
+            raise ValueError("min_relevance needs the reranker: leave rerank out")
         return self
 
 
@@ -492,7 +500,11 @@ class RetrieverScore(Data):
 
 
 class Scores(Data):
-    """Scores behind the rank of a chunk."""
+    """Scores behind the rank of a chunk.
+
+    ``reranked`` is its relevance to the question by a reranker: 0 to 1 by a local one, else as the
+    provider returns it.
+    """
 
     vector: RetrieverScore | None = None
     keyword: RetrieverScore | None = None
@@ -595,7 +607,9 @@ class QueryAnswer(Data):
     below 1, ``degraded`` contains ``vector``. ``searched_chunks`` is the number of chunks in the
     scope of the search: those of the generation that the agent may see and that pass the filters.
     It is at most 30 seconds old, or at most 10 minutes if counting again took longer than the
-    search, and absent if it could not be counted.
+    search, and absent if it could not be counted. ``weak`` is true if no result has the
+    ``min_relevance`` of the query: nothing seems to answer it. If the reranker failed, ``degraded``
+    contains ``rerank``, and the results are in the order without it.
     """
 
     query_id: str
@@ -609,6 +623,7 @@ class QueryAnswer(Data):
     coverage: float = 1.0
     searched_chunks: int | None = None
     degraded: tuple[str, ...] = ()
+    weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
 
 

@@ -119,7 +119,9 @@ def _theme(colours: str) -> str:
 
 
 def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
-    if not answer.results:
+    if answer.weak:
+        yield f"weak: nothing in project {answer.project} seems to answer this"
+    elif not answer.results:
         yield f"no results in project {answer.project}"
     for word, used in answer.corrections.items():
         yield f"{word!r} is not in the index; searched {used!r}"
@@ -128,9 +130,12 @@ def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
             f"{answer.coverage:.0%} of the chunks searched have vectors; "
             "the others are found by keyword only"
         )
-    failed = [name for name in answer.degraded if name != "vector" or answer.coverage == 1]
+    retrievers = [name for name in answer.degraded if name != "rerank"]
+    failed = [name for name in retrievers if name != "vector" or answer.coverage == 1]
     if failed:
         yield f"degraded: could not search {', '.join(failed)}"
+    if "rerank" in answer.degraded:
+        yield "degraded: the reranker failed or was late; the order is that of the search"
     if answer.stale:
         yield f"stale: the index has only reached {_pairs(answer.watermark)}"
     if explain:

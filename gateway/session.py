@@ -65,7 +65,10 @@ _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.
     "HEADRACE_EXACT_SEARCH_CHUNKS": ("VECTOR_SEARCH", "exact_chunks"),
     "HEADRACE_HNSW_EF_SEARCH": ("VECTOR_SEARCH", "ef_search"),
     "HEADRACE_MAX_CHUNKS_PER_DOCUMENT": ("CHUNKING_LIMITS", "chunks"),
+    "HEADRACE_MODEL_FAILURES": ("MODEL_REQUESTS", "failures"),
     "HEADRACE_MODEL_REQUESTS_PER_MINUTE": ("MODEL_RATE_LIMITS", "requests_per_minute"),
+    "HEADRACE_MODEL_RETRIES": ("MODEL_REQUESTS", "retries"),
+    "HEADRACE_MODEL_TIMEOUT": ("MODEL_REQUESTS", "timeout"),
     "HEADRACE_MODEL_TOKENS_PER_MINUTE": ("MODEL_RATE_LIMITS", "tokens_per_minute"),
 }
 """Setting and key that replace each variable of earlier versions."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 
@@ -12,6 +14,10 @@ from events.rate_limits import RateLimits
 from processors.chunking.registry import Chunking
 from processors.contexts.models import ContextOptions
 from processors.embedders import CircuitOptions, ModelOptions, Precision, full_name
+from processors.embedders.local.cross_encoder import CrossEncoder
+from processors.embedders.remote.rate_limiter import RateLimiter
+from processors.embedders.remote.reranker import LiteLLMReranker
+from processors.embedders.reranker import Reranker
 from runtime.cores import model_threads
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
@@ -27,12 +33,14 @@ __all__ = [
     "rate_limits",
     "recipe_of",
     "replay_command",
+    "reranker_of",
 ]
 
 log = structlog.get_logger(__name__)
 
 _MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
 _FAILURES_WITHIN = timedelta(minutes=1)
+_NEARLY = 0.8
 
 
 def model_options(settings: Settings) -> ModelOptions:
@@ -41,8 +49,8 @@ def model_options(settings: Settings) -> ModelOptions:
     A model that stalls fails once per timeout. The circuit's time window is extended by that, so
     that all failures in a row count.
     """
-    failures = settings.model_failures
-    within = _FAILURES_WITHIN + failures * settings.model_timeout
+    requests = settings.model_requests
+    within = _FAILURES_WITHIN + requests.failures * requests.timeout
     wanted = settings.model_precision
     return ModelOptions(
         directory=settings.model_directory,
@@ -51,9 +59,9 @@ def model_options(settings: Settings) -> ModelOptions:
         api_key=settings.model_api_key.get_secret_value(),
         base_url=settings.model_base_url,
         dimensions=settings.model_dimensions,
-        timeout=settings.model_timeout,
-        retries=settings.model_retries,
-        circuit=CircuitOptions(failures, within),
+        timeout=requests.timeout,
+        retries=requests.retries,
+        circuit=CircuitOptions(requests.failures, within),
     )
 
 
@@ -62,6 +70,32 @@ def context_options(settings: Settings) -> ContextOptions:
     options = model_options(settings)
     return ContextOptions(
         settings.context.base_url, options.timeout, options.retries, options.circuit
+    )
+
+
+def reranker_of(settings: Settings, rate_limiter: RateLimiter | None = None) -> Reranker | None:
+    """Build the reranker of the settings. Returns None if they choose none.
+
+    A request that is cancelled near its time limit counts as failed: a question does not wait for
+    the limit of the request.
+
+    Raises:
+        ConfigurationError: the directory does not contain a BERT model.
+    """
+    model, options = settings.rerank.model, model_options(settings)
+    if not model:
+        return None
+    directory = Path(model).expanduser()
+    if directory.is_absolute() or directory.is_dir():
+        return CrossEncoder(directory, options.threads, options.precision)
+    timeout = settings.rerank.timeout
+    return LiteLLMReranker(
+        model,
+        settings.rerank.base_url,
+        timeout,
+        options.retries,
+        replace(options.circuit, cancelled_after=timeout * _NEARLY),
+        rate_limiter,
     )
 
 

@@ -88,7 +88,10 @@ async def run_worker(
         tasks.start(
             "heartbeat",
             HeartbeatSender(
-                services.heartbeats, only, app, (services.embedders, services.context_models)
+                services.heartbeats,
+                only,
+                app,
+                (services.embedders, services.context_models, services.relevance),
             ).run(stop),
         )
         try:

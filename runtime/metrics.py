@@ -64,6 +64,7 @@ __all__ = [
     "RATE_LIMITED",
     "REDIS_MEMORY_BYTES",
     "REDIS_MEMORY_LIMIT_BYTES",
+    "RERANKS",
     "STREAM_LAG",
     "STREAM_LENGTH",
     "STREAM_OLDEST_SECONDS",
@@ -173,9 +174,17 @@ QUESTION_STAGE_SECONDS = _declare(
     Scope.WORKER,
     Histogram(
         "headrace_question_stage_seconds",
-        "Duration of a stage of a question: wait, embed, search, fuse, assemble.",
+        "Duration of a stage of a question: wait, embed, search, fuse, rerank, assemble.",
         "stage",
         buckets=_FAST,
+    ),
+)
+RERANKS = _declare(
+    Scope.WORKER,
+    Counter(
+        "headrace_reranks_total",
+        "Answers whose candidates were reranked, or kept in fused order: reranked, late or failed.",
+        "outcome",
     ),
 )
 QUESTION_WAITS_REFUSED = _declare(

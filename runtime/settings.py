@@ -28,6 +28,8 @@ __all__ = [
     "EventLimits",
     "GatewaySettings",
     "ModelRateLimits",
+    "ModelRequests",
+    "RerankSettings",
     "Settings",
     "VectorSearch",
 ]
@@ -95,6 +97,14 @@ class ChunkingLimits(_Mapping):
     chunks: PositiveInt = 20_000
 
 
+class ModelRequests(_Mapping):
+    """Limits of requests to models: time of one, retries, and failures in a row."""
+
+    timeout: Duration = timedelta(seconds=30)
+    retries: Annotated[int, Field(ge=0, le=20)] = 4
+    failures: PositiveInt = 5
+
+
 class ModelRateLimits(_Mapping):
     """Rate limits by provider; the empty name stands for every provider without its own."""
 
@@ -114,6 +124,20 @@ class ContextSettings(_Mapping):
     base_url: str = ""
     budget_usd_per_day: NonNegativeFloat | None = None
     window_tokens: PositiveInt = 12_000
+
+
+class RerankSettings(_Mapping):
+    """Reranking of the best candidates of a question.
+
+    ``model`` is a LiteLLM name, or the directory of a cross-encoder that runs here; empty: off.
+    ``base_url`` is the address of the provider's API. ``candidates`` is the number of chunks to
+    compare with the question; by default 50, and 20 for a cross-encoder that runs here.
+    """
+
+    model: str = ""
+    base_url: str = ""
+    candidates: Annotated[int, Field(ge=2, le=protocol_limits.RESULTS)] | None = None
+    timeout: Duration = timedelta(seconds=1)
 
 
 class VectorSearch(_Mapping):
@@ -223,11 +247,12 @@ class Settings(BaseSettings):
         default=SecretStr(""),
         description="API key for LiteLLM; empty: the provider's own variable.",
     )
-    model_timeout: Duration = Field(
-        default=timedelta(seconds=30), description="Limit of one request to a model."
-    )
-    model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
-        default=4, description="Retries of one request to a model before it counts as down."
+    model_requests: ModelRequests = Field(
+        default=ModelRequests(),
+        description="Requests to a model: time limit of one (`timeout`), retries before the model "
+        "counts as unavailable (`retries`), and consecutive failures after which it counts as down "
+        "and gets only probes (`failures`).",
+        examples=['{"timeout": 60, "retries": 2}'],
     )
     model_rate_limits: ModelRateLimits = Field(
         default=ModelRateLimits(),
@@ -235,11 +260,6 @@ class Settings(BaseSettings):
         "a number for each provider, or by name; empty: no limit.",
         examples=['{"requests_per_minute": 300, "tokens_per_minute": {"voyage": 1000000}}'],
     )
-    model_failures: PositiveInt = Field(
-        default=5,
-        description="Consecutive failures after which a model counts as down and gets only probes.",
-    )
-
     context: ContextSettings = Field(
         default=ContextSettings(),
         description="Contexts: a language model writes a sentence about each chunk, which is "
@@ -247,6 +267,15 @@ class Settings(BaseSettings):
         "is in the provider's own variable; empty: none. `budget_usd_per_day` limits the cost of "
         "all projects.",
         examples=['{"model": "openai/gpt-4o-mini", "budget_usd_per_day": 2}'],
+    )
+
+    rerank: RerankSettings = Field(
+        default=RerankSettings(),
+        description="Reranking: a model compares the best candidates of a question with it. "
+        "`model` is a LiteLLM name whose key is in the provider's own variable, or the path of a "
+        "directory with a BERT cross-encoder; empty: off. `timeout` limits it, and so does half of "
+        "the time left of a question.",
+        examples=['{"model": "cohere/rerank-v3.5", "candidates": 30}'],
     )
 
     concurrency: PositiveInt = Field(default=2, description="Batches processed at once, per lane.")

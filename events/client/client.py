@@ -179,6 +179,8 @@ class Client(DocumentMethods):
         explain: bool = False,
         context_tokens: int | None = None,
         min_similarity: float | None = None,
+        rerank: bool = True,
+        min_relevance: float | None = None,
         timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
         """Return the answer of the worker that takes the question.
@@ -198,6 +200,9 @@ class Client(DocumentMethods):
             context_tokens: also assemble a context of this many tokens.
             min_similarity: least cosine similarity of a result to the question, 0 to 1. A chunk
                 without a vector is not a result then. Not for the mode ``keyword``.
+            rerank: let the workers' reranker, if they have one, order the results.
+            min_relevance: least relevance of a result by the reranker, 0 to 1. An answer without
+                results is marked ``weak`` then.
             timeout: deadline of the query.
 
         Raises:
@@ -218,6 +223,8 @@ class Client(DocumentMethods):
             "explain": explain,
             "context_tokens": context_tokens,
             "min_similarity": min_similarity,
+            "rerank": rerank,
+            "min_relevance": min_relevance,
         }
         return await self._ask(project, agent, query, timeout)
 

@@ -73,6 +73,13 @@ def command(
         float | None,
         typer.Option(help="Only results of at least this cosine similarity, 0 to 1."),
     ] = None,
+    rerank: Annotated[
+        bool, typer.Option("--rerank/--no-rerank", help="Let the workers' reranker set the order.")
+    ] = True,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(help="Only results of at least this relevance by the reranker, 0 to 1."),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
@@ -99,6 +106,8 @@ def command(
         "explain": explain,
         "context_tokens": context,
         "min_similarity": min_similarity,
+        "rerank": rerank,
+        "min_relevance": min_relevance,
         "timeout": duration(timeout),
     }
     answer = run_client(lambda settings: _ask(settings, project, text, query))

@@ -27,9 +27,10 @@ def command(
     days: Annotated[int, typer.Option(help="Days (UTC), today included.", min=1, max=36_500)] = 7,
     json: JsonOption = False,
 ) -> None:
-    """Show tokens and costs of embeddings and contexts by remote models, by day and model.
+    """Show tokens and costs of embeddings, contexts and reranking by remote models, by day.
 
-    A cost is empty if LiteLLM's table lacks the price of a model. Questions are not included.
+    A cost is empty if LiteLLM's table lacks the price of a model. Embeddings of questions are not
+    included.
     """
     costs = run_client(partial(_read, project=project, days=days))
     if json:

@@ -91,6 +91,8 @@ def answer_object(
     head: Object = {"project": answer.project, "stale": answer.stale}
     if answer.degraded:
         head |= {"degraded": list(answer.degraded), "coverage": round(answer.coverage, _ROUND)}
+    if answer.weak:
+        head["weak"] = True
     if answer.corrections:
         head["corrections"] = dict(answer.corrections)
     if tokens(_pairs(answer.watermark)) <= max_tokens // _SMALL_SHARE:
@@ -299,6 +301,8 @@ def _notes(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "stale: the change of min_event is not indexed yet"
     if "degraded" in shown:
         yield f"degraded: {', '.join(shown['degraded'])}; coverage: {shown['coverage']:g}"
+    if "weak" in shown:
+        yield "weak: nothing in this project seems to answer this"
     if "corrections" in shown:
         yield _line(f"corrections: {_pairs(shown['corrections'])}")
     if shown["truncated"]:

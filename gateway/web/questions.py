@@ -350,9 +350,14 @@ def _notes(answer: QueryAnswer) -> list[str]:
         notes.append(
             f"{answer.coverage:.0%} of the chunks have vectors; the others are found by words only"
         )
-    failed = [name for name in answer.degraded if name != "vector" or answer.coverage == 1]
+    retrievers = [name for name in answer.degraded if name != "rerank"]
+    failed = [name for name in retrievers if name != "vector" or answer.coverage == 1]
     if failed:
         notes.append(f"Degraded: could not search {', '.join(failed)}")
+    if "rerank" in answer.degraded:
+        notes.append("Degraded: the reranker failed or was late; the order is that of the search")
+    if answer.weak:
+        notes.append("Weak: nothing in this project seems to answer this")
     return notes
 
 

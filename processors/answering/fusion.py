@@ -43,7 +43,7 @@ class Fused:
     """A chunk of the fused ranking, with its scores.
 
     ``score`` is comparable within one answer only. ``match_type`` names the retrievers that
-    returned the chunk.
+    returned the chunk. ``reranked`` is its relevance by a reranker.
     """
 
     chunk_id: int
@@ -51,6 +51,7 @@ class Fused:
     match_type: Literal["hybrid", "vector", "keyword"]
     vector: RetrieverScore | None
     keyword: RetrieverScore | None
+    reranked: float | None = None
 
 
 def fuse(

@@ -1,4 +1,4 @@
-"""Pipeline of questions: fresh → embed → search → fuse → assemble → reply.
+"""Pipeline of questions: fresh → embed → search → fuse → rerank → assemble → reply.
 
 The generation is chosen once, when the index is fresh enough: its models embed the question, its
 chunks are searched, and its rows are cited.
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -32,6 +33,7 @@ from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
 from processors.answering.query_text import searchable
 from processors.answering.query_vectors import QueryVectors
+from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
@@ -56,13 +58,22 @@ Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class _Question:
-    """A question being answered; a model may take ``embed_within``."""
+    """A question being answered; a model may take ``embed_within``.
+
+    ``ends_at`` is the end of the asker's patience, by ``perf_counter``.
+    """
 
     query_id: str
     query: Query
     freshness: FreshnessSnapshot
     embed_within: timedelta
     stopwatch: Stopwatch
+    ends_at: float
+
+    @property
+    def left(self) -> timedelta:
+        """Time until the end of the asker's patience."""
+        return timedelta(seconds=max(0.0, self.ends_at - perf_counter()))
 
 
 class Answering:
@@ -83,6 +94,7 @@ class Answering:
         default_deadline: timedelta,
         concurrency: int,
         limits: Limits | None = None,
+        relevance: RelevanceStep | None = None,
     ) -> None:
         self._search = search
         self._query_vectors = query_vectors
@@ -92,6 +104,7 @@ class Answering:
         self._replies = replies
         self._default_deadline = default_deadline
         self._limits = limits or Limits()
+        self._relevance = relevance or RelevanceStep(None)
         self._slots = asyncio.Semaphore(concurrency)
         self._limiter = TimeLimiter()
 
@@ -158,17 +171,20 @@ class Answering:
             query_id: id of the query's event.
             query: the question.
             patience: time that the asker waits. A model may take half of it; after that, a hybrid
-                query continues without its vector. Other steps have no limit here.
+                query continues without its vector. A reranker may take half of the rest. Other
+                steps have no limit here.
             generation: the generation to search. None means the live one.
 
         Raises:
             UnknownProject: no project has this name.
             Unavailable: Postgres is down, or no retriever could be used.
+            UsageError: the query needs a reranker, and there is none.
         """
+        ends_at = perf_counter() + patience.total_seconds()
         stopwatch = Stopwatch()
         freshness = await self._freshness.wait(query)
         stopwatch.lap("wait")
-        question = _Question(query_id, query, freshness, patience / 2, stopwatch)
+        question = _Question(query_id, query, freshness, patience / 2, stopwatch, ends_at)
         async with self._slots:
             if generation is not None:
                 return (await self._answer(question, generation))[0]
@@ -191,6 +207,7 @@ class Answering:
     ) -> tuple[QueryAnswer, bool]:
         """Return an answer, and False if rows may have been dropped while it was made."""
         query, stopwatch = question.query, question.stopwatch
+        reranked_chunks = self._relevance.candidates(query)
         vectors, failed = await self._embed(question, generation)
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
@@ -200,12 +217,23 @@ class Answering:
                 candidates,
                 mode=query.mode,
                 weights=query.weights,
-                limit=query.limit,
+                limit=max(query.limit, reranked_chunks),
                 min_similarity=query.min_similarity,
             )
         stopwatch.lap("fuse")
+        order = Ranked(ranked)
+        if reranked_chunks:
+            order = await self._relevance.order(
+                query,
+                generation.project_id,
+                ranked,
+                partial(self._search.rows, generation, query.agent),
+                question.left,
+            )
+            stopwatch.lap("rerank")
+        chunks = order.chunks[: query.limit]
         results, context = await self._assembler.assemble(
-            query, ranked, generation, candidates.term_weights
+            query, chunks, generation, candidates.term_weights
         )
         stopwatch.lap("assemble")
         for stage, milliseconds in stopwatch.milliseconds.items():
@@ -221,10 +249,11 @@ class Answering:
             timings_ms={**stopwatch.milliseconds, **candidates.timings_ms},
             coverage=candidates.coverage,
             searched_chunks=candidates.searched_chunks,
-            degraded=candidates.degraded,
+            degraded=candidates.degraded + ("rerank",) * order.is_degraded,
+            weak=order.is_filtered and not chunks,
             corrections=dict(candidates.corrections),
         )
-        return answer, 0 < len(results) == len(ranked)
+        return answer, 0 < len(results) == len(chunks)
 
     @staged("embed")
     async def _embed(

@@ -90,7 +90,9 @@ def _passage(number: int, result: SearchResult) -> str:
 def _result(
     row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None, context: str
 ) -> SearchResult:
-    scores = Scores(vector=fused.vector, keyword=fused.keyword, fused=fused.score)
+    scores = Scores(
+        vector=fused.vector, keyword=fused.keyword, fused=fused.score, reranked=fused.reranked
+    )
     readable = rendered(row.content, row.locator)
     return SearchResult(
         chunk_id=row.chunk_id,
@@ -187,6 +189,8 @@ def _explanation(scores: Scores, context: str) -> str:
         _describe_retriever("words", "BM25", scores.keyword),
         f"together {scores.fused:.3f}",
     ]
+    if scores.reranked is not None:
+        parts.append(f"relevance {scores.reranked:.3f}")
     if context:
         parts.append(f"context: {context}")
     return "; ".join(parts)

@@ -63,7 +63,9 @@ class EvaluationGate:
 
 def _asker(pipeline: Answering, project: str, generation: Generation) -> Ask:
     async def ask(text: str) -> Sequence[str]:
-        query = Query(project=project, text=text, limit=_CHUNKS_ASKED, reply_to=_REPLY_KEY)
+        query = Query(
+            project=project, text=text, limit=_CHUNKS_ASKED, reply_to=_REPLY_KEY, rerank=False
+        )
         answer = await pipeline.answer(str(uuid4()), query, _TIMEOUT, generation)
         return [result.citation.uri for result in answer.results]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from content.detection import SizeLimits
 from events.rate_limits import RateLimiter
+from processors.answering.relevance import RelevanceStep
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.contexts.models import ContextModels
 from processors.contexts.stage import ContextLimits, ContextStage
@@ -22,10 +23,11 @@ from processors.indexing.preparation import (
     VectorStep,
 )
 from processors.indexing.sentence_distances import SentenceDistances
-from processors.recipes import context_options, model_options, rate_limits
+from processors.recipes import context_options, model_options, rate_limits, reranker_of
 from processors.wiring.servers import Servers, open_servers
 from runtime.cores import parser_processes
 from runtime.settings import Settings
+from store.documents.costs import RerankCosts
 
 __all__ = ["Foundation", "open_foundation"]
 
@@ -34,12 +36,14 @@ __all__ = ["Foundation", "open_foundation"]
 class Foundation(Servers):
     """The servers, with models and parsers. Models start when they are first used.
 
-    ``context_models`` are the language models that write contexts.
+    ``context_models`` are the language models that write contexts, and ``relevance`` is the step
+    that reranks.
     """
 
     settings: Settings
     embedders: Embedders
     context_models: ContextModels
+    relevance: RelevanceStep
     pool: ChunkingPool
 
     def context_stage(
@@ -98,6 +102,13 @@ async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[F
         stack.push_async_callback(embedders.close)
         context_models = ContextModels(context_options(settings), rate_limiter)
         stack.push_async_callback(context_models.close)
+        relevance = RelevanceStep(
+            reranker_of(settings, rate_limiter),
+            RerankCosts(servers.database),
+            settings.rerank.candidates,
+            settings.rerank.timeout,
+        )
+        stack.push_async_callback(relevance.close)
         pool = ChunkingPool(
             processes=parser_processes(settings),
             timeout=settings.chunking_limits.timeout,
@@ -112,5 +123,6 @@ async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[F
             settings=settings,
             embedders=embedders,
             context_models=context_models,
+            relevance=relevance,
             pool=pool,
         )

@@ -67,6 +67,7 @@ def answering_of(
         min(settings.default_deadline, settings.limits.query_deadline),
         settings.query_concurrency,
         Limits.of(settings),
+        base.relevance,
     )
 
 

@@ -18,6 +18,7 @@ from events.names import Names
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
 from processors.answering.pipeline import Answering
+from processors.answering.relevance import RelevanceStep
 from processors.archiving.housekeeping import Archiving
 from processors.chunking.types import CountTokens
 from processors.contexts.maintenance import ContextMaintenance
@@ -65,6 +66,8 @@ async def open_services(
     """
     async with open_foundation(settings) as base:
         await base.pool.start()
+        if "answerer" in roles:
+            await base.relevance.load()
         if not _EMBEDDING_ROLES.isdisjoint(roles):
             await _start_models(base.embedders, base.recipe)
         sharing = SharedEmbedding(base.embedders, base.pending)
@@ -93,6 +96,7 @@ async def open_services(
             archiving=archiving_of(base, settings),
             embedders=base.embedders,
             context_models=base.context_models,
+            relevance=base.relevance,
             heartbeats=Heartbeats(base.redis, base.names),
             maintenance=Maintenance(
                 base.database,
@@ -131,6 +135,7 @@ class Services:
     archiving: Archiving
     embedders: Embedders
     context_models: ContextModels
+    relevance: RelevanceStep
     heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch

@@ -16,6 +16,7 @@ __all__ = [
     "Costs",
     "DailyCost",
     "Purpose",
+    "RerankCosts",
     "Usage",
     "add",
     "divide_usage",
@@ -23,7 +24,7 @@ __all__ = [
 
 _QUERIES = named("costs")
 
-Purpose = Literal["context", "embedding"]
+Purpose = Literal["context", "embedding", "rerank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ async def add(
 class DailyCost:
     """Requests of one project to one model on one day (UTC), for one purpose.
 
-    ``changes`` is the number of changes that caused them. ``cost_usd`` is None if the price of a
-    request is not known.
+    ``changes`` is the number of changes that caused them, 0 for reranking. ``cost_usd`` is None if
+    the price of a request is not known.
     """
 
     project: str
@@ -122,6 +123,29 @@ class DailyCost:
         fields = {name: getattr(self, name) for name in self.__slots__}
         cost_usd = None if self.cost_usd is None else round(self.cost_usd, 9)
         return fields | {"day": self.day.isoformat(), "cost_usd": cost_usd}
+
+
+class RerankCosts:
+    """Writes the costs of reranking, which also a process that only answers may do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, project_id: int, model: str, usage: Usage) -> None:
+        """Add requests of today (UTC), without the questions that they were for.
+
+        Raises:
+            Unavailable: Postgres cannot be reached.
+        """
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(
+                _QUERIES["add_rerank_costs"],
+                project_id,
+                model,
+                usage.requests,
+                usage.tokens_in,
+                usage.cost_usd,
+            )
 
 
 class Costs:

@@ -17,6 +17,9 @@ set
     tokens_out = model_costs.tokens_out + excluded.tokens_out,
     cost_usd = model_costs.cost_usd + excluded.cost_usd
 
+-- name: add_rerank_costs
+select add_rerank_costs($1, $2, $3, $4, $5)
+
 -- name: context_costs_of_today
 select context_costs((clock_timestamp() at time zone 'utc')::date)
 
@@ -26,7 +29,7 @@ select
     day,
     model,
     purpose,
-    count(*) as changes,
+    count(*) filter (where purpose <> 'rerank') as changes,
     sum(requests)::bigint as requests,
     sum(tokens_in)::bigint as tokens_in,
     sum(tokens_cached)::bigint as tokens_cached,

@@ -72,8 +72,7 @@ async def test_a_provider_fails_in_every_way(chaos: Chaos, server: ModelServer, 
         "HEADRACE_MODEL": MODEL,
         "HEADRACE_MODEL_BASE_URL": server.base_url,
         "HEADRACE_MODEL_API_KEY": server.key,
-        "HEADRACE_MODEL_TIMEOUT": "PT1S",
-        "HEADRACE_MODEL_RETRIES": "1",
+        "HEADRACE_MODEL_REQUESTS": '{"timeout": 1, "retries": 1}',
     }
     async with chaos(seed, scenario="bad provider", **settings) as run:
         await judge_by(run, server)

@@ -35,7 +35,7 @@ SECTIONS = {name: f"The {name} nests near the river." for name in ("heron", "gre
 def settings_of(model: LanguageModel, /, **context: Any) -> dict[str, Any]:
     """Settings with the scripted language model for the contexts of new projects."""
     values = {"model": MODEL, "base_url": model.base_url, **context}
-    return {"context": values, "model_failures": 3, "model_retries": 0}
+    return {"context": values, "model_requests": {"failures": 3, "retries": 0}}
 
 
 def document(sections: dict[str, str] = SECTIONS) -> str:

@@ -29,9 +29,9 @@ from processors.embedders.local.weights import (
     weights_digest,
 )
 
-__all__ = ["LocalEmbedder", "length_sorted_batches"]
+__all__ = ["BATCH_TOKENS", "LocalEmbedder", "length_sorted_batches"]
 
-_BATCH_TOKENS = 512
+BATCH_TOKENS = 512
 """Padded tokens of a sub-batch: 4 % slower than 2,048, but a query waits a quarter as long."""
 _TEXTS_PER_STEP = 64
 _TEXTS_PER_CALL = 256
@@ -156,7 +156,7 @@ class LocalEmbedder:
             encodings = tokenizer.encode_batch_fast(work.texts[first : first + _TEXTS_PER_STEP])
             work.rows.extend(encoding.ids for encoding in encodings)
             yield
-        work.batches.extend(length_sorted_batches([len(row) for row in work.rows], _BATCH_TOKENS))
+        work.batches.extend(length_sorted_batches([len(row) for row in work.rows], BATCH_TOKENS))
 
     def _encode(self, work: _Work) -> Steps[None]:
         """Encode sub-batches until none is left, in parallel with other threads."""

@@ -81,16 +81,19 @@ class Encoder:
         for _ in range(streams):
             self._requests.put(compiled.create_infer_request())
 
-    def encode(self, rows: list[list[int]]) -> Array:
+    def encode(self, rows: list[list[int]], types: list[list[int]] | None = None) -> Array:
         """Encode rows of token ids as unit vectors of shape (rows, width).
 
+        A classifier needs the ``types`` of the tokens too, and returns logits of shape (rows, 1).
         Rows are padded to the longest. It may be called from any thread.
         """
-        ids, mask = _padded(rows)
+        inputs = [*_padded(rows)]
+        if types is not None:
+            inputs.append(_padded(types)[0])
         request = self._requests.get()
         try:
             # copied: the next call of this request writes its result to the same memory
-            vectors: Array = np.array(request.infer([ids, mask], share_inputs=True)[0])
+            vectors: Array = np.array(request.infer(inputs, share_inputs=True)[0])
         finally:
             self._requests.put(request)
         return vectors

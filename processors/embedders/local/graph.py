@@ -1,6 +1,7 @@
-"""A BERT sentence encoder as an OpenVINO graph, built from the bare weights.
+"""A BERT encoder of sentences or of pairs as an OpenVINO graph, built from the bare weights.
 
-Devlin et al. 2019 (the encoder) and Reimers and Gurevych 2019 (mean pooling, unit length).
+Devlin et al. 2019 (the encoder), Reimers and Gurevych 2019 (mean pooling, unit length), Nogueira
+and Cho 2019 (relevance of a text to a question, from one pair of both).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from processors.embedders.local.products import Products
-from processors.embedders.local.weights import Shape, Tensors
+from processors.embedders.local.weights import Pooling, Shape, Tensors
 
 __all__ = ["Graph"]
 
@@ -37,30 +38,39 @@ class Graph:
     def build(self) -> Any:
         """Build the model: unit vectors from token ids, int32, and mask, float32, (batch, length).
 
+        A classifier has a third input, the token types, int32, and returns logits (batch, 1).
+
         Raises:
             KeyError, RuntimeError, ValueError: a weight is missing or has another shape.
         """
         ids = self._ops.parameter([-1, -1], np.int32, name="ids")
         mask = self._ops.parameter([-1, -1], np.float32, name="mask")
+        inputs = [ids, mask]
+        if self._shape.pooling is Pooling.CLASSIFIER:
+            inputs.append(self._ops.parameter([-1, -1], np.int32, name="types"))
         bias = self._attention_bias(mask)
-        hidden = self._embeddings(ids)
+        hidden = self._embeddings(ids, *inputs[2:])
         for layer in range(self._shape.layers):
             hidden = self._layer(hidden, bias, f"encoder.layer.{layer}.")
         result = self._ops.result(self._pooled(hidden, mask))
-        return self._openvino.Model([result], [ids, mask], "encoder")
+        return self._openvino.Model([result], inputs, "encoder")
 
-    def _embeddings(self, ids: Any) -> Any:
+    def _embeddings(self, ids: Any, types: Any | None = None) -> Any:
         ops = self._ops
         prefix = "embeddings."
         words = self._tensors[prefix + "word_embeddings.weight"]
         kinds = self._tensors[prefix + "token_type_embeddings.weight"]
-        embeddings = self._tensors[prefix + "position_embeddings.weight"] + kinds[0]
+        embeddings = self._tensors[prefix + "position_embeddings.weight"]
+        if types is None:
+            embeddings = embeddings + kinds[0]
         length = ops.gather(ops.shape_of(ids, "i32"), self._integer(1), self._integer(0))
         positions = ops.range(self._integer(0), length, self._integer(1), "i32")
         total = ops.add(
             ops.gather(self._constant(words), ids, self._integer(0)),
             ops.gather(self._constant(embeddings), positions, self._integer(0)),
         )
+        if types is not None:
+            total = ops.add(total, ops.gather(self._constant(kinds), types, self._integer(0)))
         return self._normalized(total, prefix + "LayerNorm")
 
     def _attention_bias(self, mask: Any) -> Any:
@@ -95,6 +105,28 @@ class Graph:
         return self._ops.transpose(hidden, self._constant(np.array([0, 2, 1, 3])))
 
     def _pooled(self, hidden: Any, mask: Any) -> Any:
+        ops = self._ops
+        if self._shape.pooling is Pooling.MEAN:
+            return self._summed(hidden, mask)
+        first = ops.gather(hidden, self._integer(0), self._integer(1))
+        if self._shape.pooling is Pooling.CLASSIFIER:
+            return self._logits(first)
+        return ops.normalize_l2(first, self._constant(np.array([1])), 1e-12, "add")
+
+    def _logits(self, first: Any) -> Any:
+        weight = self._tensors["classifier.weight"]
+        if weight.shape != (1, self._shape.width):
+            raise ValueError(f"classifier.weight has the shape {weight.shape}, not one output")
+        pooled = self._ops.tanh(self._exact(first, "pooler.dense"))
+        return self._exact(pooled, "classifier")
+
+    def _exact(self, hidden: Any, name: str) -> Any:
+        """Product in floating point: it is small, and its inputs were not measured."""
+        weight = self._constant(self._tensors[name + ".weight"])
+        product = self._ops.matmul(hidden, weight, False, True)
+        return self._ops.add(product, self._constant(self._tensors[name + ".bias"]))
+
+    def _summed(self, hidden: Any, mask: Any) -> Any:
         """Sum over the tokens; after scaling to unit length it equals their mean."""
         ops = self._ops
         masked = ops.multiply(hidden, self._unsqueezed(mask, 2))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import thread_time
 
 from processors.embedders.local.encoder import Encoder, Precision, Weights, supported_precisions
+from processors.embedders.local.weights import Pooling
 from runtime.errors import ConfigurationError
 
 __all__ = ["choose_precision", "fastest", "resolve_precision"]
@@ -90,5 +91,5 @@ def _one_layer(weights: Weights) -> Weights:
     return replace(
         weights,
         tensors={**weights.tensors, _WORD_EMBEDDINGS: words},
-        shape=replace(weights.shape, layers=1),
+        shape=replace(weights.shape, layers=1, pooling=Pooling.MEAN),
     )

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from runtime.errors import ConfigurationError
 __all__ = [
     "OFFICIAL_NAME",
     "Array",
+    "Pooling",
     "Shape",
     "Tensors",
     "load_tensors",
@@ -42,15 +44,24 @@ Array = npt.NDArray[np.float32]
 Tensors = dict[str, Array]
 
 
+class Pooling(StrEnum):
+    """One value per text: mean of its tokens, its first token, or a classifier of that token."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    CLASSIFIER = "classifier"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a BERT encoder; ``limit_tokens`` counts the two special tokens too."""
+    """Shape of a BERT encoder; ``limit_tokens`` counts the special tokens too."""
 
     layers: int
     heads: int
     width: int
     epsilon: float
     limit_tokens: int
+    pooling: Pooling = Pooling.MEAN
 
 
 def locate(directory: Path | None) -> Path:

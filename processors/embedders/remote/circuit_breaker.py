@@ -22,9 +22,6 @@ __all__ = ["Circuit", "CircuitOptions", "CircuitState", "CircuitStatus"]
 
 log = structlog.get_logger(__name__)
 
-_FAILED_AFTER = timedelta(seconds=2)
-"""A request that is cancelled after this long without a response counts as failed."""
-
 Probe = Callable[[], Awaitable[object]]
 
 
@@ -42,12 +39,14 @@ class CircuitOptions:
 
     It opens after ``failures`` in a row, none of them older than ``within``. The pauses between
     probes double from ``first_pause`` to ``longest_pause``, and the upper half of each is random.
+    A question's request that is cancelled after ``cancelled_after`` without a response failed.
     """
 
     failures: int = 5
     within: timedelta = timedelta(seconds=60)
     first_pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(seconds=8)
+    cancelled_after: timedelta = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class Circuit:
             raise
         except asyncio.CancelledError:
             elapsed = monotonic() - began_at
-            if may_time_out and elapsed > _FAILED_AFTER.total_seconds():
+            if may_time_out and elapsed > self._options.cancelled_after.total_seconds():
                 self._failed(f"no response within {elapsed:.0f} s")
             raise
         self._succeeded()

@@ -167,6 +167,27 @@ class Provider:
             self._cost_usd(response),
         )
 
+    @property
+    def usd_per_search(self) -> float | None:
+        """Price of one reranking by LiteLLM's table. It is None if the table does not have it."""
+        return self._info.get("input_cost_per_query") or None
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Any:
+        """Compare texts with a question, in one request without retries; raises as ``embed``.
+
+        Returns an unchecked response of Cohere's form, with ``results`` and ``meta``.
+        """
+        return await self._response(
+            self._litellm.arerank(
+                query=question,
+                documents=list(texts),
+                top_n=len(texts),
+                return_documents=False,
+                drop_params=True,
+                **self._options(),
+            )
+        )
+
     def listed_cost_usd(self, tokens_in: int, tokens_out: int) -> float | None:
         """Cost of a request by LiteLLM's table. It is None if the table lacks a price."""
         price_in = self._info.get("input_cost_per_token")

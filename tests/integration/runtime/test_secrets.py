@@ -138,7 +138,7 @@ async def test_no_failure_of_a_worker_logs_a_secret(
     environment = planted(redis_url, database, tmp_path / "home") | {
         "HEADRACE_MODEL": "openai/test-model",
         "HEADRACE_MODEL_BASE_URL": server.base_url,
-        "HEADRACE_MODEL_RETRIES": "1",
+        "HEADRACE_MODEL_REQUESTS": '{"retries": 1}',
         "HEADRACE_LOG_FORMAT": "json",
     }
     stop = timedelta(seconds=30)

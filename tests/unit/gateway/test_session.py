@@ -19,7 +19,9 @@ from runtime.settings import Settings
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
     [
-        ("MODEL_FAILURES", "0", "HEADRACE_MODEL_FAILURES: Input should be greater than 0"),
+        ("CONCURRENCY", "0", "HEADRACE_CONCURRENCY: Input should be greater than 0"),
+        ("MODEL_REQUESTS", '{"failures": 0}', "HEADRACE_MODEL_REQUESTS (failures): Input"),
+        ("RERANK", '{"candidates": 1}', "HEADRACE_RERANK (candidates): Input should be greater"),
         (
             "MODEL_RATE_LIMITS",
             '{"requests_per_minute": 0}',

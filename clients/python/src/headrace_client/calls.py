@@ -228,6 +228,8 @@ def ask(
     explain: bool = False,
     context_tokens: int | None = None,
     min_similarity: float | None = None,
+    rerank: bool = True,
+    min_relevance: float | None = None,
     timeout: timedelta = timedelta(seconds=10),
 ) -> Call[QueryAnswer]:
     """Return the answer to a question. The agent of the API key also searches its own documents.
@@ -245,6 +247,9 @@ def ask(
         explain: add an explanation to each result.
         context_tokens: also assemble a context of this many tokens.
         min_similarity: least cosine similarity of a result to the question, 0 to 1.
+        rerank: let the workers' reranker, if they have one, order the results.
+        min_relevance: least relevance of a result by the reranker, 0 to 1. An answer without
+            results is marked ``weak`` then.
         timeout: time in which the gateway must respond, at most 60 s.
 
     Raises:
@@ -264,6 +269,8 @@ def ask(
         explain=explain,
         context_tokens=context_tokens,
         min_similarity=min_similarity,
+        rerank=rerank,
+        min_relevance=min_relevance,
         timeout_ms=_ms(timeout),
     )
     return Call(

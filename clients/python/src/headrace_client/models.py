@@ -346,7 +346,8 @@ class QueryAnswer(_Response):
 
     ``stale`` is true if ``min_event`` was not yet applied. ``degraded`` names the retrievers that
     could not take part fully, and ``coverage`` is the share of searched chunks with a vector.
-    ``context`` is the text that ``context_tokens`` asks for. Times are in ms.
+    ``context`` is the text that ``context_tokens`` asks for. ``weak``: no result has the
+    ``min_relevance`` of the question. Times are in ms.
     """
 
     query_id: str
@@ -360,6 +361,7 @@ class QueryAnswer(_Response):
     coverage: float = 1.0
     searched_chunks: int | None = None
     degraded: tuple[str, ...] = ()
+    weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
 
     def __iter__(self) -> Iterator[SearchResult]:  # type: ignore[override]  # fields: model_fields
@@ -616,6 +618,8 @@ class Question(_Request):
     weights: Weights | None = None
     filters: Filters = Filters()
     min_similarity: float | None = None
+    rerank: bool = True
+    min_relevance: float | None = None
     min_event: str | None = None
     vectors: bool | None = None
     max_wait_ms: int = 5_000

@@ -82,7 +82,7 @@ async def test_a_chunk_that_changed_in_between_gets_no_context(
 ) -> None:
     """An answer about a former version is not written to the new one; a lacking vector waits."""
     off = {"context": {"model": "openai/gpt-4o-mini", "base_url": "http://127.0.0.1:9/v1"}}
-    async with headrace(redis_url, database, model_retries=0, **off) as running:
+    async with headrace(redis_url, database, model_requests={"retries": 0}, **off) as running:
         await running.change("a.md", "# A\n\nThe old text.\n")
         async with tools(redis_url, database) as opened:
             live = await opened.store.generation("docs")

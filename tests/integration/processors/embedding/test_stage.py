@@ -42,7 +42,11 @@ def worker_of(
     redis_url: str, database: Database, server: ModelServer, **settings: Any
 ) -> AbstractAsyncContextManager[Headrace]:
     """Worker with the scripted server as its model."""
-    remote = {"model_api_key": server.key, "model_base_url": server.base_url, "model_failures": 3}
+    remote = {
+        "model_api_key": server.key,
+        "model_base_url": server.base_url,
+        "model_requests": {"failures": 3},
+    }
     return headrace(redis_url, database, **{"model": MODEL, **remote, **settings})
 
 

@@ -78,7 +78,7 @@ async def test_a_model_that_can_not_be_reached_is_refused(
     worker: Headrace, database: Database
 ) -> None:
     """A model that can't be reached is refused before anything is built."""
-    nowhere = {"model_base_url": "http://127.0.0.1:9/v1", "model_retries": 0}
+    nowhere = {"model_base_url": "http://127.0.0.1:9/v1", "model_requests": {"retries": 0}}
     async with tools(worker.redis_url, database, **nowhere) as opened:
         with pytest.raises(Unavailable, match="openai/test can't be reached"):
             await replay(opened, model="openai/test")

@@ -76,7 +76,11 @@ async def remote(
     worker: Headrace, database: Database, server: ModelServer
 ) -> AsyncIterator[OperatorTools]:
     """Tools of replays, with address and key of a remote model."""
-    at = {"model_base_url": server.base_url, "model_api_key": server.key, "model_retries": 0}
+    at = {
+        "model_base_url": server.base_url,
+        "model_api_key": server.key,
+        "model_requests": {"retries": 0},
+    }
     async with tools(worker.redis_url, database, **at) as opened:
         yield opened
 

@@ -183,8 +183,7 @@ async def test_a_model_that_is_down_delays_only_what_is_cut_by_topic(
             "model": "openai/topics",
             "model_base_url": server.base_url,
             "model_api_key": server.key,
-            "model_retries": 0,
-            "model_failures": 10_000,
+            "model_requests": {"retries": 0, "failures": 10_000},
             "retry_delay": timedelta(seconds=0.1),
         }
         async with headrace(redis_url, database, **model) as worker:

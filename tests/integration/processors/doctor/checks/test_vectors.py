@@ -46,7 +46,7 @@ async def server() -> AsyncIterator[ModelServer]:
 def remote(server: ModelServer) -> dict[str, Any]:
     """Settings of a worker or doctor that uses ``server`` as its model."""
     address = {"model_api_key": server.key, "model_base_url": server.base_url}
-    return {"model": MODEL, "model_failures": 3, "model_retries": 0, **address}
+    return {"model": MODEL, "model_requests": {"failures": 3, "retries": 0}, **address}
 
 
 async def publish(worker: Headrace, texts: dict[str, str], *, vectors: bool) -> None:

@@ -327,10 +327,9 @@ async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServ
 
 
 async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    server: ModelServer,
 ) -> None:
     """Requests that are cancelled because of a refused text do not open the circuit."""
-    monkeypatch.setattr("processors.embedders.remote.circuit_breaker._FAILED_AFTER", timedelta(0))
 
     async def refuse_in_a_crowd(server: ModelServer, texts: list[str]) -> Any:
         await eventually(lambda: server.in_flight == len(TEXTS), "all are in flight")
@@ -341,7 +340,7 @@ async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
         *[refuse_in_a_crowd, stall, stall, stall, stall],
         batch_texts=1,
         concurrency=len(TEXTS),
-        circuit=CircuitOptions(failures=1),
+        circuit=CircuitOptions(failures=1, cancelled_after=timedelta(0)),
     )
     with pytest.raises(UnsupportedContent):
         await embedder.embed(TEXTS, Urgency.BULK)

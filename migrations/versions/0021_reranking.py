@@ -1,0 +1,14 @@
+"""Costs of reranking, which processes that only answer enter too."""
+
+from __future__ import annotations
+
+from migrations.statements import run_script
+
+revision = "0021"
+down_revision = "0020"
+oldest_code = "0012"
+
+
+def upgrade() -> None:
+    """Run ``0021_reranking.sql``."""
+    run_script(__file__)
