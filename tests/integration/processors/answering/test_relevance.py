@@ -220,7 +220,10 @@ async def test_an_answer_is_reranked_and_its_cost_entered(
         nothing = await running.client.ask("docs", question, min_relevance=0.95)
         assert (nothing.results, nothing.weak) == ((), True)
         fitting = await running.client.ask("docs", question, min_relevance=0.5)
-        assert ([result.citation.uri for result in fitting.results], fitting.weak) == (["b.md"], False)
+        assert ([result.citation.uri for result in fitting.results], fitting.weak) == (
+            ["b.md"],
+            False,
+        )
         server.faults.append(status(400))
         degraded = await running.client.ask("docs", question)
         assert degraded.degraded == ("rerank",)

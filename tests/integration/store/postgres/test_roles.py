@@ -90,6 +90,8 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select end_silent_sessions('1 minute')",
         "select build_vector_index('embeddings_hnsw_1_1_1', 1, 1, 1, 1)",
         "select admit('aaaaaaaa', sha256('x'))",
+        "select * from model_costs",
+        "delete from model_costs",
         "set role headrace_worker",
     ),
     Role.WORKER: (

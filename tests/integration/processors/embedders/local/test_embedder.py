@@ -21,13 +21,12 @@ from processors.embedders.local.encoder import Precision, supported_precisions
 from processors.embedders.local.products import load_ranges
 from processors.embedders.local.tokenizer import TokenCounter, load_tokenizer, tokenizer_path
 from processors.embedders.local.weights import (
-    Shape,
-    Tensors,
     load_tensors,
     locate,
     read_shape,
     weights_digest,
 )
+from tests.support.bert import reference
 from tests.support.waiting import within
 
 Array = npt.NDArray[np.float32]
@@ -72,56 +71,6 @@ def _sample() -> list[str]:
         for part in cut(Source(uri, content, "code", "python"), 254, count).chunks[:2]
     ]
     return [*chunks, *questions(200 - len(chunks))]
-
-
-def _normalized(x: Array, weights: Tensors, name: str, epsilon: float) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-    return np.asarray(scaled * weights[name + ".weight"] + weights[name + ".bias"], np.float32)
-
-
-def _linear(x: Array, weights: Tensors, name: str) -> Array:
-    return np.asarray(x @ weights[name + ".weight"].T + weights[name + ".bias"], np.float32)
-
-
-def _gelu(x: Array) -> Array:
-    """Exact GELU, with the error function by Abramowitz and Stegun 7.1.26 (|error| < 1.5e-7)."""
-    z = np.abs(x) / np.sqrt(2)
-    t = 1 / (1 + 0.3275911 * z)
-    series = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
-    erf = 1 - sum(a * t ** (power + 1) for power, a in enumerate(series)) * np.exp(-(z**2))
-    return np.asarray(0.5 * x * (1 + np.sign(x) * erf), np.float32)
-
-
-def _attention(x: Array, weights: Tensors, prefix: str, heads: int) -> Array:
-    query, key, value = (
-        _linear(x, weights, prefix + name).reshape(len(x), heads, -1).transpose(1, 0, 2)
-        for name in ("query", "key", "value")
-    )
-    scores = query @ key.transpose(0, 2, 1) / np.sqrt(query.shape[-1])
-    likely = np.exp(scores - scores.max(-1, keepdims=True))
-    likely /= likely.sum(-1, keepdims=True)
-    return np.asarray((likely @ value).transpose(1, 0, 2).reshape(x.shape), np.float32)
-
-
-def reference(tokens: list[int], weights: Tensors, shape: Shape) -> Array:
-    """BERT with mean pooling in plain float32 NumPy, one text at a time."""
-    x = (
-        weights["embeddings.word_embeddings.weight"][tokens]
-        + weights["embeddings.position_embeddings.weight"][: len(tokens)]
-        + weights["embeddings.token_type_embeddings.weight"][0]
-    )
-    x = _normalized(x, weights, "embeddings.LayerNorm", shape.epsilon)
-    for layer in range(shape.layers):
-        p = f"encoder.layer.{layer}."
-        attended = _attention(x, weights, p + "attention.self.", shape.heads)
-        attended = _linear(attended, weights, p + "attention.output.dense")
-        x = _normalized(x + attended, weights, p + "attention.output.LayerNorm", shape.epsilon)
-        wide = _gelu(_linear(x, weights, p + "intermediate.dense"))
-        narrow = _linear(wide, weights, p + "output.dense")
-        x = _normalized(x + narrow, weights, p + "output.LayerNorm", shape.epsilon)
-    mean = x.mean(0)
-    return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
 @pytest.mark.parametrize("precision", [Precision.F32, Precision.BF16])
