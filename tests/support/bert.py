@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
-from processors.embedders.local.weights import Pooling, Shape, Tensors
+from processors.embedders.local.sentence_config import Pooling
+from processors.embedders.local.weights import Shape, Tensors
 
 __all__ = ["reference", "relevance", "write_model"]
 
@@ -52,7 +53,7 @@ def encoded(tokens: list[int], weights: Tensors, shape: Shape, types: list[int])
     """Hidden states of shape (tokens, width), one text at a time."""
     x = (
         weights["embeddings.word_embeddings.weight"][tokens]
-        + weights["embeddings.position_embeddings.weight"][: len(tokens)]
+        + weights["embeddings.position_embeddings.weight"][shape.first_position :][: len(tokens)]
         + weights["embeddings.token_type_embeddings.weight"][types]
     )
     x = _normalized(x, weights, "embeddings.LayerNorm", shape.epsilon)

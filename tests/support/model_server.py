@@ -42,6 +42,7 @@ class ModelServer:
     base_url: str = ""
     faults: deque[Fault] = field(default_factory=deque)
     requests: list[list[str]] = field(default_factory=list)
+    input_types: list[str | None] = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,7 +50,9 @@ class ModelServer:
     async def embeddings(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bearer {self.key}":
             return web.json_response({"error": {"message": "wrong key"}}, status=401)
-        texts = (await request.json())["input"]
+        body = await request.json()
+        texts = body["input"]
+        self.input_types.append(body.get("input_type"))
         self.requests.append(texts)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -19,10 +19,10 @@ from processors.embedders.local.embedder import BATCH_TOKENS, length_sorted_batc
 from processors.embedders.local.encoder import Encoder, Precision, Weights
 from processors.embedders.local.precision import resolve_precision
 from processors.embedders.local.priority_thread import SteppedThreads, Steps
+from processors.embedders.local.sentence_config import Pooling
 from processors.embedders.local.tokenizer import load_tokenizer
 from processors.embedders.local.weights import (
     TOKENIZER_FILE,
-    Pooling,
     load_tensors,
     locate,
     model_name,

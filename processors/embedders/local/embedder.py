@@ -18,6 +18,7 @@ from processors.embedders.local.encoder import Encoder, Precision, Weights
 from processors.embedders.local.precision import resolve_precision
 from processors.embedders.local.priority_thread import SteppedThreads, Steps
 from processors.embedders.local.products import load_ranges
+from processors.embedders.local.sentence_config import read_sentence_config
 from processors.embedders.local.tokenizer import SPECIAL_TOKENS, TokenCounter, load_tokenizer
 from processors.embedders.local.weights import (
     TOKENIZER_FILE,
@@ -88,9 +89,12 @@ class LocalEmbedder:
         self._directory = locate(model_directory)
         self._model = model_name(self._directory)
         self._shape = read_shape(self._directory)
+        self._config = read_sentence_config(self._directory)
         self._requested_precision = precision
         self._parallel_batches = threads
         self._count = TokenCounter(self._directory / TOKENIZER_FILE)
+        prompts = [self._config.question_prompt, self._config.document_prompt]
+        self._prompt_tokens = max(self._count(prompts))
         self._threads = SteppedThreads("local model", threads)
         self._engine: _Engine | None = None
         self._loading = Lock()
@@ -107,8 +111,11 @@ class LocalEmbedder:
 
     @property
     def limit_tokens(self) -> int:
-        """Longest text in tokens that the model was trained for, without special tokens."""
-        return self._shape.limit_tokens - SPECIAL_TOKENS
+        """Longest text in tokens that the model was trained for, without special tokens.
+
+        The prompts of the model fit beside it.
+        """
+        return self._shape.limit_tokens - SPECIAL_TOKENS - self._prompt_tokens
 
     @property
     def texts_per_call(self) -> int:
@@ -129,7 +136,13 @@ class LocalEmbedder:
         await self.embed(["warm"], Urgency.QUERY)
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Embed texts as unit vectors; the more urgent of two calls runs first."""
+        """Embed texts as unit vectors; the more urgent of two calls runs first.
+
+        Questions and documents have the prompts of the model's directory.
+        """
+        is_question = urgency is Urgency.QUERY
+        prompt = self._config.question_prompt if is_question else self._config.document_prompt
+        texts = [prompt + text for text in texts] if prompt else texts
         work = _Work(texts, np.empty((len(texts), self.dimensions), np.float32))
         if len(texts) > 1:
             # a single text, usually a question, is tokenized and encoded in one job

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from processors.embedders.local.products import Products
-from processors.embedders.local.weights import Pooling, Shape, Tensors
+from processors.embedders.local.sentence_config import Pooling
+from processors.embedders.local.weights import Shape, Tensors
 
 __all__ = ["Graph"]
 
@@ -60,7 +61,8 @@ class Graph:
         prefix = "embeddings."
         words = self._tensors[prefix + "word_embeddings.weight"]
         kinds = self._tensors[prefix + "token_type_embeddings.weight"]
-        embeddings = self._tensors[prefix + "position_embeddings.weight"]
+        table = self._tensors[prefix + "position_embeddings.weight"]
+        embeddings = table[self._shape.first_position :]
         if types is None:
             embeddings = embeddings + kinds[0]
         length = ops.gather(ops.shape_of(ids, "i32"), self._integer(1), self._integer(0))

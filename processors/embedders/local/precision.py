@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import thread_time
 
 from processors.embedders.local.encoder import Encoder, Precision, Weights, supported_precisions
-from processors.embedders.local.weights import Pooling
+from processors.embedders.local.sentence_config import Pooling
 from runtime.errors import ConfigurationError
 
 __all__ = ["choose_precision", "fastest", "resolve_precision"]

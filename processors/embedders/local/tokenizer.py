@@ -13,7 +13,7 @@ from runtime.errors import ConfigurationError
 __all__ = ["SPECIAL_TOKENS", "TokenCounter", "load_tokenizer", "tokenizer_path"]
 
 SPECIAL_TOKENS = 2
-"""[CLS] before and [SEP] after a text."""
+"""One before and one after a text: [CLS] and [SEP], or <s> and </s>."""
 
 
 def tokenizer_path(model_directory: Path | None) -> Path:

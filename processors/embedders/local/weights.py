@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
+import re
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,17 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from processors.embedders.local.sentence_config import (
+    Pooling,
+    SentenceConfig,
+    read_json,
+    read_sentence_config,
+)
 from runtime.errors import ConfigurationError
 
 __all__ = [
     "OFFICIAL_NAME",
     "Array",
-    "Pooling",
     "Shape",
     "Tensors",
     "load_tensors",
@@ -39,22 +43,20 @@ _OFFICIAL_SHA256 = {
     WEIGHTS_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
+_MODEL_TYPES = ("bert", "roberta", "xlm-roberta")
+"""RoBERTa has the layers of BERT; its positions begin after that of padding."""
+_PREFIX = re.compile("^(?:bert|roberta)[.]")
 
 Array = npt.NDArray[np.float32]
 Tensors = dict[str, Array]
 
 
-class Pooling(StrEnum):
-    """One value per text: mean of its tokens, its first token, or a classifier of that token."""
-
-    MEAN = "mean"
-    CLS = "cls"
-    CLASSIFIER = "classifier"
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a BERT encoder; ``limit_tokens`` counts the special tokens too."""
+    """Shape of a BERT encoder; ``limit_tokens`` counts the special tokens too.
+
+    ``first_position`` is the row of the first token in the table of positions.
+    """
 
     layers: int
     heads: int
@@ -62,6 +64,7 @@ class Shape:
     epsilon: float
     limit_tokens: int
     pooling: Pooling = Pooling.MEAN
+    first_position: int = 0
 
 
 def locate(directory: Path | None) -> Path:
@@ -86,10 +89,19 @@ def locate(directory: Path | None) -> Path:
 
 
 def model_name(directory: Path) -> str:
-    """Name that a model's vectors are stored under; only official weights get the official one."""
+    """Name that a model's vectors are stored under; only official weights get the official one.
+
+    Another pooling and prompts make other vectors, so they are part of the hash.
+
+    Raises:
+        ConfigurationError: as ``read_sentence_config``.
+    """
     if _is_official(directory):
         return OFFICIAL_NAME
-    return f"local/{directory.resolve().name}-{weights_digest(directory)[:8]}"
+    digest, config = weights_digest(directory), read_sentence_config(directory)
+    if config != SentenceConfig():
+        digest = hashlib.sha256(f"{digest} {config}".encode()).hexdigest()
+    return f"local/{directory.resolve().name}-{digest[:8]}"
 
 
 def weights_digest(directory: Path) -> str:
@@ -101,18 +113,21 @@ def read_shape(directory: Path) -> Shape:
     """Read the shape from ``config.json`` and the sentence-transformers files beside it.
 
     Raises:
-        ConfigurationError: the model is not a BERT encoder with mean pooling.
+        ConfigurationError: the model is not a BERT encoder with mean or CLS pooling.
     """
-    config = _read_json(directory / "config.json")
+    config = read_json(directory / "config.json")
     _require_bert(directory, config)
-    sentence = _read_json(directory / "sentence_bert_config.json", default={})
-    positions = int(config["max_position_embeddings"])
+    sentence = read_json(directory / "sentence_bert_config.json", default={})
+    first = 0 if config["model_type"] == "bert" else int(config.get("pad_token_id", 1)) + 1
+    positions = int(config["max_position_embeddings"]) - first
     return Shape(
         layers=int(config["num_hidden_layers"]),
         heads=int(config["num_attention_heads"]),
         width=int(config["hidden_size"]),
         epsilon=float(config.get("layer_norm_eps", 1e-12)),
         limit_tokens=min(int(sentence.get("max_seq_length") or positions), positions),
+        pooling=read_sentence_config(directory).pooling,
+        first_position=first,
     )
 
 
@@ -129,7 +144,7 @@ def load_tensors(directory: Path) -> Tensors:
             f"{directory / WEIGHTS_FILE} cannot be read ({error})", "store float32 or float16"
         ) from error
     return {
-        name.removeprefix("bert."): np.ascontiguousarray(tensor, dtype=np.float32)
+        _PREFIX.sub("", name): np.ascontiguousarray(tensor, dtype=np.float32)
         for name, tensor in tensors.items()
     }
 
@@ -146,12 +161,10 @@ def _packaged_directory() -> Path:
 
 
 def _require_bert(directory: Path, config: dict[str, Any]) -> None:
-    pooling = _read_json(directory / "1_Pooling" / "config.json", default={})
     demands = {
-        'model_type "bert"': config.get("model_type") == "bert",
+        f"a model_type of {', '.join(_MODEL_TYPES)}": config.get("model_type") in _MODEL_TYPES,
         "absolute positions": config.get("position_embedding_type", "absolute") == "absolute",
         "GELU": config.get("hidden_act") == "gelu",
-        "mean pooling": pooling.get("pooling_mode_mean_tokens", True) is True,
         "a width in whole heads": _divides(config),
     }
     for demand, met in demands.items():
@@ -168,18 +181,6 @@ def _divides(config: dict[str, Any]) -> bool:
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return False
     return int(config["hidden_size"]) % int(config["num_attention_heads"]) == 0
-
-
-def _read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    if default is not None and not path.is_file():
-        return default
-    try:
-        parsed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise ConfigurationError(f"{path} cannot be read: it is not a JSON object")
-    return parsed
 
 
 def _is_official(directory: Path) -> bool:

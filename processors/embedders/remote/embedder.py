@@ -22,10 +22,27 @@ from processors.embedders.remote.sender import RequestSender, count_outcome
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable, UnsupportedContent
 from store.documents.costs import Usage
 
-__all__ = ["LiteLLMEmbedder", "request_batches"]
+__all__ = ["LiteLLMEmbedder", "input_type", "request_batches"]
 
 _LIMIT_TOKENS = 512
 _PROBE = ["width"]
+
+_COHERE = "input_type", "search_document", "search_query"
+_GOOGLE = "task_type", "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
+_JINA = "task", "retrieval.passage", "retrieval.query"
+_INPUT_TYPES = {
+    ("cohere", ""): _COHERE,
+    ("azure_ai", "cohere"): _COHERE,
+    ("bedrock", "cohere"): _COHERE,
+    ("voyage", ""): ("input_type", "document", "query"),
+    ("nvidia_nim", ""): ("input_type", "passage", "query"),
+    ("jina_ai", "embeddings-v3"): _JINA,
+    ("jina_ai", "embeddings-v4"): _JINA,
+    ("gemini", ""): _GOOGLE,
+    ("vertex_ai", "gemini-embedding"): _GOOGLE,
+    ("vertex_ai", "text-embedding"): _GOOGLE,
+}
+"""Option, its value for documents and that for questions, by provider and part of the model."""
 
 
 class LiteLLMEmbedder:
@@ -194,7 +211,9 @@ class LiteLLMEmbedder:
     async def _request(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         """Send one request, with retries while the budget lasts."""
         return await self._sender.send(
-            lambda: self._send(texts), lambda: sum(self.count_tokens(texts)), urgency
+            lambda: self._send(texts, is_question=urgency is Urgency.QUERY),
+            lambda: sum(self.count_tokens(texts)),
+            urgency,
         )
 
     async def _accepts_other_texts(self, refusal: str) -> bool:
@@ -207,9 +226,10 @@ class LiteLLMEmbedder:
         await self.load()
         await self._send(_PROBE)
 
-    async def _send(self, texts: Sequence[str]) -> Embeddings:
+    async def _send(self, texts: Sequence[str], *, is_question: bool = False) -> Embeddings:
+        options = input_type(self._provider.name, self._endpoint.model, is_question=is_question)
         with count_outcome(self.model):
-            response = await self._provider.embed(texts)
+            response = await self._provider.embed(texts, options)
             vectors = unit_vectors(self.model, response.data, len(texts))
             self._require_width(vectors.shape[1])
         self._width = vectors.shape[1]
@@ -225,6 +245,17 @@ class LiteLLMEmbedder:
                 f"{self.model} sent vectors {width} wide where {expected} are expected",
                 "check HEADRACE_MODEL_DIMENSIONS and the model's name",
             )
+
+
+def input_type(provider: str, model: str, *, is_question: bool) -> dict[str, str]:
+    """Option by which a provider distinguishes questions from documents, as its API names it.
+
+    It is empty for a provider or a model that does not have one.
+    """
+    for (name, part), (option, document, question) in _INPUT_TYPES.items():
+        if name == provider and part in model:
+            return {option: question if is_question else document}
+    return {}
 
 
 def request_batches(

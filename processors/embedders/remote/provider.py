@@ -129,8 +129,8 @@ class Provider:
         encoding = self._litellm.encoding
         return [len(row) for row in encoding.encode_ordinary_batch(list(texts), num_threads=1)]
 
-    async def embed(self, texts: Sequence[str]) -> Response:
-        """Send one request, without retries.
+    async def embed(self, texts: Sequence[str], options: Mapping[str, str] = {}) -> Response:
+        """Send one request with further ``options``, without retries.
 
         Raises:
             Unavailable: no successful response within the timeout.
@@ -139,7 +139,7 @@ class Provider:
             RequestRefused: the provider refuses the model or the texts.
         """
         response = await self._response(
-            self._litellm.aembedding(input=list(texts), **self._options())
+            self._litellm.aembedding(input=list(texts), **options, **self._options())
         )
         usage = getattr(response, "usage", None)
         return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from processors.embedders.embedder import Urgency
 from processors.embedders.remote.circuit_breaker import CircuitOptions
-from processors.embedders.remote.embedder import LiteLLMEmbedder
+from processors.embedders.remote.embedder import LiteLLMEmbedder, input_type
 from runtime.errors import (
     CircuitOpen,
     ConfigurationError,
@@ -384,3 +384,36 @@ async def test_who_waited_for_a_turn_does_not_ask_a_model_that_went_down_meanwhi
         await waits
     await embedder.close()
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "document", "question"),
+    [
+        ("cohere", "cohere/embed-v4.0", "search_document", "search_query"),
+        ("bedrock", "bedrock/cohere.embed-english-v3", "search_document", "search_query"),
+        ("voyage", "voyage/voyage-code-3", "document", "query"),
+        ("nvidia_nim", "nvidia_nim/nvidia/nv-embedqa-e5-v5", "passage", "query"),
+        ("jina_ai", "jina_ai/jina-embeddings-v3", "retrieval.passage", "retrieval.query"),
+        ("gemini", "gemini/gemini-embedding-001", "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"),
+        ("openai", "openai/text-embedding-3-small", None, None),
+        ("jina_ai", "jina_ai/jina-embeddings-v2-base-en", None, None),
+        ("bedrock", "bedrock/amazon.titan-embed-text-v2:0", None, None),
+    ],
+)
+def test_providers_name_questions_and_documents(
+    provider: str, model: str, document: str | None, question: str | None
+) -> None:
+    """Each provider gets its own words, and one that has none gets nothing."""
+    options = [input_type(provider, model, is_question=it) for it in (False, True)]
+    assert [next(iter(option.values()), None) for option in options] == [document, question]
+
+
+async def test_questions_and_documents_are_sent_as_such(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider is sent whether a text is a question; the probe of a start is a document."""
+    monkeypatch.setenv("VOYAGE_API_KEY", server.key)
+    embedder = LiteLLMEmbedder("voyage/voyage-code-3", base_url=server.base_url, retries=0)
+    await embedder.embed(["a document"], Urgency.BULK)
+    await embedder.embed(["a question"], Urgency.QUERY)
+    assert server.input_types == ["document", "document", "query"]
