@@ -227,7 +227,9 @@ class Settings(BaseSettings):
         examples=['{"code": "voyage/voyage-code-3"}'],
     )
     model_directory: Path | None = Field(
-        default=None, description="A sentence-transformers BERT model to use as the local model."
+        default=None,
+        description="Directory of a sentence-transformers model to use as the local model, with the "
+        "layers of BERT or RoBERTa.",
     )
     model_threads: PositiveInt | Literal["auto"] = Field(
         default="auto",
