@@ -228,8 +228,8 @@ class Settings(BaseSettings):
     )
     model_directory: Path | None = Field(
         default=None,
-        description="Directory of a sentence-transformers model to use as the local model, with the "
-        "layers of BERT or RoBERTa.",
+        description="Directory of a sentence-transformers model to use as the local model, of "
+        "BERT's or RoBERTa's form.",
     )
     model_threads: PositiveInt | Literal["auto"] = Field(
         default="auto",
