@@ -38,7 +38,7 @@ _POOLING_MODES = {"mean_tokens": Pooling.MEAN, "cls_token": Pooling.CLS} | {
 
 @dataclass(frozen=True, slots=True)
 class SentenceConfig:
-    """How texts become vectors of unit length; the prompts are put before each text."""
+    """Way from texts to vectors of unit length; the prompts are put before each text."""
 
     pooling: Pooling = Pooling.MEAN
     question_prompt: str = ""

@@ -113,6 +113,7 @@ def test_the_dashboard_has_its_rows_and_every_counted_metric() -> None:
         "headrace_model_circuits_opened_total",  # the state is shown
         "headrace_model_requests_waiting",  # the wait is shown
         "headrace_question_waits_refused_total",  # they are among the stale answers
+        "headrace_reranks_total",  # those that failed are among the degraded answers
     }
 
 

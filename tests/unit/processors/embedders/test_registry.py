@@ -231,7 +231,7 @@ def test_tampered_packaged_weights_are_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "bert"),
+        ({"model_type": "distilbert"}, "model_type of bert"),
         ({"hidden_act": "relu"}, "GELU"),
         ({"position_embedding_type": "relative_key"}, "positions"),
         ({"num_attention_heads": 7}, "heads"),
