@@ -607,9 +607,12 @@ class QueryAnswer(Data):
     below 1, ``degraded`` contains ``vector``. ``searched_chunks`` is the number of chunks in the
     scope of the search: those of the generation that the agent may see and that pass the filters.
     It is at most 30 seconds old, or at most 10 minutes if counting again took longer than the
-    search, and absent if it could not be counted. ``weak`` is true if no result has the
-    ``min_relevance`` of the query: nothing seems to answer it. If the reranker failed, ``degraded``
-    contains ``rerank``, and the results are in the order without it.
+    search, and absent if it could not be counted. ``weak`` is true if nothing seems to answer the
+    query: its ``confidence`` is low, or no result has its ``min_relevance``. ``confidence`` (0 to
+    1) is the share of unrelated questions whose best result is less similar than this one's. It is
+    absent in the mode ``keyword``, without complete vectors, and until the project was measured. If
+    the reranker failed, ``degraded`` contains ``rerank``, and the results are in the order without
+    it.
     """
 
     query_id: str
@@ -623,6 +626,7 @@ class QueryAnswer(Data):
     coverage: float = 1.0
     searched_chunks: int | None = None
     degraded: tuple[str, ...] = ()
+    confidence: float | None = None
     weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
 

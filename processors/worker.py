@@ -80,6 +80,7 @@ async def run_worker(
         if "embedder" in only:
             tasks.start("vector requests", services.vector_requests.run(stop, settings.lease))
             tasks.start("contexts", services.contexts.run(stop))
+            tasks.start("calibration", services.calibration.run(stop))
         if "answerer" in only:
             tasks.start("trimming", _trim(services, stop))
         if "archiver" in only:

@@ -20,7 +20,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from events.models import RetrieverScore, Weights
@@ -61,6 +62,7 @@ def fuse(
     weights: Weights | None,
     limit: int,
     min_similarity: float | None = None,
+    spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Fused]:
     """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
 
@@ -70,10 +72,15 @@ def fuse(
 
     ``min_similarity`` leaves out chunks of a lower or unknown cosine similarity; it changes neither
     the order nor the scores of the others.
+
+    ``spreads`` are the spreads of each model's cosines, relative to those of all-MiniLM-L6-v2, by
+    which the constants were chosen. A hybrid ranking divides cosines by them; a missing one is 1.
     """
     vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
-    ranked = _ranked(candidates, mode, weights)
+    ranked = _ranked(
+        _in_common_unit(candidates, spreads if mode == "hybrid" else {}), mode, weights
+    )
     if min_similarity is not None:
         cosines = {chunk_id: score.score for chunk_id, score in vector.items()}
         cosines |= candidates.compared
@@ -88,6 +95,17 @@ def fuse(
         )
         for chunk_id, score in ranked[:limit]
     ]
+
+
+def _in_common_unit(candidates: Candidates, spreads: Mapping[str, float]) -> Candidates:
+    """Candidates whose cosines are comparable with those of all-MiniLM-L6-v2."""
+    if not candidates.vector.keys() & spreads.keys():
+        return candidates
+    vector = {
+        model: [(chunk_id, score / spreads.get(model, 1.0)) for chunk_id, score in ranked]
+        for model, ranked in candidates.vector.items()
+    }
+    return replace(candidates, vector=vector)
 
 
 def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Ranked:

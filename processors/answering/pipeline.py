@@ -29,6 +29,7 @@ from events.models import (
 )
 from events.streams.replies import Replies
 from processors.admission import Limits
+from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
 from processors.answering.query_text import searchable
@@ -219,6 +220,7 @@ class Answering:
                 weights=query.weights,
                 limit=max(query.limit, reranked_chunks),
                 min_similarity=query.min_similarity,
+                spreads=spreads_of(generation),
             )
         stopwatch.lap("fuse")
         order = Ranked(ranked)
@@ -232,6 +234,10 @@ class Answering:
             )
             stopwatch.lap("rerank")
         chunks = order.chunks[: query.limit]
+        confidence = None
+        if candidates.coverage == 1:
+            best = {model: hits[0][1] for model, hits in candidates.vector.items() if hits}
+            confidence = confidence_of(generation.calibration, query.text, best)
         results, context = await self._assembler.assemble(
             query, chunks, generation, candidates.term_weights
         )
@@ -250,7 +256,9 @@ class Answering:
             coverage=candidates.coverage,
             searched_chunks=candidates.searched_chunks,
             degraded=candidates.degraded + ("rerank",) * order.is_degraded,
-            weak=order.is_filtered and not chunks,
+            confidence=confidence,
+            weak=(order.is_filtered and not chunks)
+            or (confidence is not None and confidence < WEAK_BELOW),
             corrections=dict(candidates.corrections),
         )
         return answer, 0 < len(results) == len(chunks)

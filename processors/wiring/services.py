@@ -17,6 +17,7 @@ from events.models import Kind
 from events.names import Names
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
+from processors.answering.calibration import CalibrationUpkeep
 from processors.answering.pipeline import Answering
 from processors.answering.relevance import RelevanceStep
 from processors.archiving.housekeeping import Archiving
@@ -41,6 +42,7 @@ from runtime.settings import Settings
 from store.generations.catalog import Recipe
 from store.postgres.schema_watch import SchemaWatch
 from store.search.maintenance import Maintenance
+from store.search.search import Search
 from store.store import Store
 
 __all__ = ["Services", "open_services"]
@@ -97,6 +99,12 @@ async def open_services(
             embedders=base.embedders,
             context_models=base.context_models,
             relevance=base.relevance,
+            calibration=CalibrationUpkeep(
+                base.database,
+                base.projects,
+                Search(base.database, ef_search=settings.vector_search.ef_search),
+                base.embedders,
+            ),
             heartbeats=Heartbeats(base.redis, base.names),
             maintenance=Maintenance(
                 base.database,
@@ -136,6 +144,7 @@ class Services:
     embedders: Embedders
     context_models: ContextModels
     relevance: RelevanceStep
+    calibration: CalibrationUpkeep
     heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch

@@ -25,13 +25,16 @@ __all__ = [
     "Projects",
     "Recipe",
     "begin",
+    "count_vectors",
     "enter_live",
     "find",
     "listed",
     "live",
     "mark_dropping",
     "note",
+    "note_calibration",
     "remove",
+    "sample_headings",
     "unknown_project",
 ]
 
@@ -79,7 +82,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index of a project. ``scope``: limits of its replay; ``detail``: the replay's results."""
+    """One index of a project. ``scope``: limits of its replay; ``detail``: the replay's results.
+
+    ``calibration``: measurements of its models, by name of the model.
+    """
 
     id: int
     project_id: int
@@ -89,6 +95,7 @@ class Generation:
     switched_at: datetime | None = None
     scope: Mapping[str, Any] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
@@ -109,6 +116,7 @@ class Generation:
             switched_at=row["switched_at"],
             scope=json.loads(row["scope"]),
             detail=json.loads(row["detail"] or "{}"),
+            calibration=json.loads(row["calibration"]),
         )
 
 
@@ -182,6 +190,34 @@ async def note(
     await connection.execute(
         _QUERIES["note_generation"], generation.project_id, generation.id, json.dumps(dict(detail))
     )
+
+
+async def note_calibration(
+    connection: asyncpg.Connection,
+    generation: Generation,
+    calibration: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Store the measurements of a generation's models."""
+    values = json.dumps({model: dict(measured) for model, measured in calibration.items()})
+    await connection.execute(
+        _QUERIES["note_calibration"], generation.project_id, generation.id, values
+    )
+
+
+async def count_vectors(
+    connection: asyncpg.Connection, generation_id: int, model: str, limit: int
+) -> int:
+    """Number of chunks with a vector of the model, at most ``limit``."""
+    count: int = await connection.fetchval(_QUERIES["count_vectors"], generation_id, model, limit)
+    return count
+
+
+async def sample_headings(
+    connection: asyncpg.Connection, generation_id: int, count: int
+) -> list[tuple[str, str]]:
+    """Kind of the document and heading of up to ``count`` chunks, spread over the generation."""
+    rows = await connection.fetch(_QUERIES["sample_headings"], generation_id, count)
+    return [(row["kind"], row["heading"]) for row in rows]
 
 
 async def mark_dropping(connection: asyncpg.Connection, generation: Generation) -> bool:

@@ -23,6 +23,37 @@ returning *
 -- name: note_generation
 update generations set detail = $3::jsonb where project_id = $1 and id = $2
 
+-- name: note_calibration
+update generations set calibration = $3::jsonb where project_id = $1 and id = $2
+
+-- name: count_vectors
+-- Chunks with a vector of a model, at most $3.
+select count(*)
+from (
+    select from embeddings e
+    join models m on m.id = e.model_id
+    where e.generation_id = $1 and m.name = $2
+    limit $3
+) as counted
+
+-- name: sample_headings
+-- Headings, symbols or titles of $2 chunks at equal distances in the order of their ids.
+with bounds as (
+    select min(id) as lowest, max(id) as highest from chunks where generation_id = $1
+)
+select d.kind, coalesce(c.symbol, c.heading_path[cardinality(c.heading_path)], d.title) as heading
+from bounds as b
+cross join generate_series(0, $2::int - 1) as n (number)
+cross join lateral (
+    select document_id, symbol, heading_path
+    from chunks
+    where generation_id = $1 and id >= b.lowest + (b.highest - b.lowest) * n.number / $2::int
+    order by id
+    limit 1
+) as c
+join documents as d on d.generation_id = $1 and d.id = c.document_id
+where coalesce(c.symbol, c.heading_path[cardinality(c.heading_path)], d.title) <> ''
+
 -- name: mark_dropping
 -- From any state except live.
 update generations set state = 'dropping' where project_id = $1 and id = $2 and state <> 'live'

@@ -346,8 +346,9 @@ class QueryAnswer(_Response):
 
     ``stale`` is true if ``min_event`` was not yet applied. ``degraded`` names the retrievers that
     could not take part fully, and ``coverage`` is the share of searched chunks with a vector.
-    ``context`` is the text that ``context_tokens`` asks for. ``weak``: no result has the
-    ``min_relevance`` of the question. Times are in ms.
+    ``context`` is the text that ``context_tokens`` asks for. ``weak``: nothing seems to
+    answer the question. ``confidence`` is the share of unrelated questions whose best result is
+    less similar. Times are in ms.
     """
 
     query_id: str
@@ -361,6 +362,7 @@ class QueryAnswer(_Response):
     coverage: float = 1.0
     searched_chunks: int | None = None
     degraded: tuple[str, ...] = ()
+    confidence: float | None = None
     weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
 

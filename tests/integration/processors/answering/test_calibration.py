@@ -1,0 +1,92 @@
+"""Calibration by a running worker: weak answers, and the spread of a user's own model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane
+from processors.embedders.local.tokenizer import tokenizer_path
+from store.generations.catalog import Generation
+from store.postgres.pool import Database as WorkerDatabase
+from store.store import Store
+from tests.support.bert import write_model
+from tests.support.databases import Database
+from tests.support.running import LOCAL_MODEL, PATIENCE, Headrace, headrace
+from tests.support.waiting import eventually
+from tests.support.writes import RECIPE
+
+BIRDS = ("heron", "grebe", "stork", "crane", "swan", "coot")
+
+
+async def calibrated(running: Headrace, worker: WorkerDatabase) -> Mapping[str, Any]:
+    """Publish 120 documents and wait for the calibration of their generation."""
+    changes = [
+        DocumentChanged(
+            data=DocumentChange(
+                project="docs",
+                uri=f"{number}.md",
+                content=f"# The {bird} at lake {number}\n\nThe {bird} nests in reeds in April.",
+            )
+        )
+        for number in range(120)
+        for bird in [BIRDS[number % len(BIRDS)]]
+    ]
+    receipts = await running.client.publish_many(changes, Lane.BULK)
+    await running.client.wait(receipts, PATIENCE, vectors=True)
+
+    async def live() -> Generation | None:
+        return await Store(worker, RECIPE).live("docs")
+
+    async def is_calibrated() -> bool:
+        generation = await live()
+        return generation is not None and bool(generation.calibration)
+
+    await eventually(is_calibrated, "the generation is calibrated")
+    generation = await live()
+    assert generation is not None
+    return generation.calibration
+
+
+async def test_an_answer_to_an_unrelated_question_is_weak(
+    redis_url: str, database: Database, worker: WorkerDatabase
+) -> None:
+    """A question that the project answers is not weak, one about another subject is."""
+    async with headrace(redis_url, database, model=LOCAL_MODEL) as running:
+        await running.change("first.md", "The heron nests in reeds.")
+        small = await running.client.ask("docs", "When does the heron nest?")
+        assert (small.confidence, small.weak) == (None, False)
+        calibration = await calibrated(running, worker)
+        assert calibration.keys() == {LOCAL_MODEL}
+        assert "spread" not in calibration[LOCAL_MODEL]
+        own = await running.client.ask("docs", "When does the heron nest?")
+        assert own.confidence is not None
+        assert own.confidence > 0.99
+        assert not own.weak
+        other = await running.client.ask("docs", "How do central banks control interest rates?")
+        assert other.confidence is not None
+        assert other.weak
+        assert other.results
+        words = await running.client.ask("docs", "How do central banks act?", mode="keyword")
+        assert (words.confidence, words.weak) == (None, False)
+
+
+async def test_the_spread_of_another_model_is_measured(
+    redis_url: str, database: Database, worker: WorkerDatabase, tmp_path: Path
+) -> None:
+    """A user's own model is scaled by its spread in the project."""
+    tokenizer = Tokenizer.from_file(str(tokenizer_path(None)))
+    directory = write_model(tmp_path / "model", tokenizer, width=16, layers=1)
+    async with headrace(
+        redis_url, database, model=LOCAL_MODEL, model_directory=directory
+    ) as running:
+        [(model, measured)] = (await calibrated(running, worker)).items()
+        assert model.startswith("local/model-")
+        assert measured["spread"] > 0
+        assert measured["chunks"] >= 100
+        answer = await running.client.ask("docs", "When does the heron nest?")
+        assert len(answer.results) == 10
