@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from migrations.statements import run_script
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 oldest_code = "0012"
 
 
 def upgrade() -> None:
-    """Run ``0022_calibration.sql``."""
+    """Run ``0023_calibration.sql``."""
     run_script(__file__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from migrations.statements import run_script
 
-revision = "0021"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 oldest_code = "0012"
 
 
 def upgrade() -> None:
-    """Run ``0021_reranking.sql``."""
+    """Run ``0022_reranking.sql``."""
     run_script(__file__)
