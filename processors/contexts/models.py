@@ -31,6 +31,7 @@ from runtime.errors import (
     HeadraceError,
     RateLimited,
     Retryable,
+    Unavailable,
     UnsupportedContent,
 )
 from store.documents.costs import Usage
@@ -96,8 +97,13 @@ class ContextModel:
         """Estimated cost of a request with the longest answer. It is None without a known price."""
         return self._provider.listed_cost_usd(tokens_in, most_tokens)
 
-    async def ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
-        """Send a request of ``tokens_in`` tokens, with retries while the budget lasts.
+    async def ask(
+        self, messages: Messages, tokens_in: int, most_tokens: int, lost: list[Usage]
+    ) -> Answer:
+        """Send a request of ``tokens_in`` tokens, with retries.
+
+        A provider may charge for a request that timed out: the most that it can cost is appended to
+        ``lost``.
 
         Raises:
             UnsupportedContent: the provider refuses this request, but accepts others.
@@ -107,7 +113,7 @@ class ContextModel:
         """
         async with self._requests:
             try:
-                return await self._ask(messages, tokens_in, most_tokens)
+                return await self._ask(messages, tokens_in, most_tokens, lost)
             except RequestRefused as error:
                 if not await self._accepts_others(str(error)):
                     raise
@@ -117,10 +123,12 @@ class ContextModel:
         """Stop probing a model that is down."""
         await self.circuit.close()
 
-    async def _ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
+    async def _ask(
+        self, messages: Messages, tokens_in: int, most_tokens: int, lost: list[Usage]
+    ) -> Answer:
         for attempt in range(self._retries):
             try:
-                return await self._try(messages, tokens_in, most_tokens)
+                return await self._try(messages, tokens_in, most_tokens, lost)
             except CircuitOpen:
                 raise
             except Retryable as error:
@@ -130,9 +138,11 @@ class ContextModel:
                     raise
                 log.info("model.retried", model=self._name, attempt=attempt, reason=str(error))
                 await asyncio.sleep(wait.total_seconds())
-        return await self._try(messages, tokens_in, most_tokens)
+        return await self._try(messages, tokens_in, most_tokens, lost)
 
-    async def _try(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
+    async def _try(
+        self, messages: Messages, tokens_in: int, most_tokens: int, lost: list[Usage]
+    ) -> Answer:
         self.circuit.require_closed()
         await self._request_queue.acquire(tokens_in + most_tokens, Urgency.BULK)
         self.circuit.require_closed()  # the wait may have been long
@@ -141,6 +151,11 @@ class ContextModel:
                 completion = await self._send(messages, most_tokens)
         except RateLimited as error:
             await self._request_queue.block_requests(error.retry_after or BACKOFF.delay(0))
+            raise
+        except Unavailable as error:
+            if isinstance(error.__cause__, TimeoutError):
+                most_usd = self.most_usd(tokens_in, most_tokens)
+                lost.append(Usage(1, tokens_in, 0, most_tokens, most_usd))
             raise
         return Answer(completion.text, self._usage(completion, tokens_in))
 
