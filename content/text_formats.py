@@ -16,6 +16,13 @@ _WEBVTT = re.compile(r"\ufeff?WEBVTT(?:[ \t\n\r]|$)")
 _SUBRIP = re.compile(r"\ufeff?\s*\d+[ \t]*\r?\n\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:")
 _MAIL_HEADER = re.compile(r"\ufeff?\s*(?:From |[!-9;-~]+:)")
 _MAIL_STARTS = {".eml": _MAIL_HEADER, ".mbox": re.compile(r"\s*From ")}
+_MAIL_LINES = re.compile(
+    r"(?:From [^\n]*\n)?(?P<headers>(?:[!-9;-~]{1,80}:[^\n]*\n(?:[ \t][^\n]*\n)*+)++)(?:\r?\n|$)?"
+)
+_MAIL_NAME = re.compile(
+    r"^(from|to|date|subject|received|message-id|mime-version):", re.IGNORECASE | re.MULTILINE
+)
+_FEWEST_MAIL_HEADERS = 4  # of these, in a file whose name does not say that it is a mail
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _CHATGPT_NODE = re.compile(r"(?:\[\])?\.mapping\.[^.\[]+\.(?:message|parent|children)")
@@ -32,9 +39,20 @@ def text_format(suffix: str, head: str) -> str | None:
         return "email" if _MAIL_STARTS[suffix].match(head) else None
     if _HTML.match(head[:_HTML_CHARACTERS]):
         return "html"
+    if (not suffix or "," in suffix) and _is_mail(head):  # names in a Maildir end in flags: 2,S
+        return "email"
     if _WEBVTT.match(head) or _SUBRIP.match(head):
         return "conversation"
     return _json_kind(suffix, head)
+
+
+def _is_mail(head: str) -> bool:
+    """Recognize a message in a folder of mail (Maildir), where names have no suffix."""
+    block = _MAIL_LINES.match(head)
+    if block is None:
+        return False
+    names = {match[1].lower() for match in _MAIL_NAME.finditer(block["headers"])}
+    return len(names) >= _FEWEST_MAIL_HEADERS
 
 
 def _json_kind(suffix: str, head: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from content.rendition import MOST_BYTES, Place, Rendition, Section
 from runtime.errors import LimitExceeded
@@ -87,7 +88,9 @@ class Draft:
         if warning not in self.warnings and len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
 
-    def rendition(self, title: str | None = None) -> Rendition:
+    def rendition(
+        self, title: str | None = None, metadata: Mapping[str, str] | None = None
+    ) -> Rendition:
         """Return what was appended, without blank lines at its end."""
         while self.lines and not self.lines[-1].strip():
             self.lines.pop()
@@ -100,6 +103,7 @@ class Draft:
             sections=tuple(self.sections),
             title=title or None,
             warnings=tuple(self.warnings),
+            metadata=metadata or {},
         )
 
 

@@ -41,6 +41,10 @@ class Budget:
         self._limit_usd = limit_usd
         self._spent_usd = spent_usd
 
+    def spend(self, cost_usd: float) -> None:
+        """Count a cost that no reservation contains."""
+        self._spent_usd += cost_usd
+
     @contextmanager
     def reserved(self, most_usd: float | None) -> Iterator[Reservation]:
         """Reserve the most that the request in the ``with`` block can cost.

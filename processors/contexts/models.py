@@ -17,7 +17,7 @@ from processors.embedders.remote.circuit_breaker import Circuit
 from processors.embedders.remote.provider import Completion, Endpoint, Provider, RequestRefused
 from processors.embedders.remote.rate_limiter import RateLimiter, RequestQueue
 from processors.embedders.remote.sender import RequestSender, count_outcome
-from runtime.errors import UnsupportedContent
+from runtime.errors import Unavailable, UnsupportedContent
 from store.documents.costs import Usage
 
 __all__ = ["Answer", "ContextModel", "ContextModels", "ContextOptions", "Messages"]
@@ -79,8 +79,13 @@ class ContextModel:
         """Estimated cost of a request with the longest answer. It is None without a known price."""
         return self._provider.listed_cost_usd(tokens_in, most_tokens)
 
-    async def ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
-        """Send a request of ``tokens_in`` tokens, with retries while the budget lasts.
+    async def ask(
+        self, messages: Messages, tokens_in: int, most_tokens: int, lost: list[Usage]
+    ) -> Answer:
+        """Send a request of ``tokens_in`` tokens, with retries.
+
+        A provider may charge for a request that timed out: the most that it can cost is appended to
+        ``lost``.
 
         Raises:
             UnsupportedContent: the provider refuses this request, but accepts others.
@@ -90,7 +95,7 @@ class ContextModel:
         """
         async with self._requests:
             try:
-                return await self._ask(messages, tokens_in, most_tokens)
+                return await self._ask(messages, tokens_in, most_tokens, lost)
             except RequestRefused as error:
                 if not await self._sender.accepts(self._probe, str(error)):
                     raise
@@ -100,10 +105,19 @@ class ContextModel:
         """Stop probing a model that is down."""
         await self.circuit.close()
 
-    async def _ask(self, messages: Messages, tokens_in: int, most_tokens: int) -> Answer:
-        completion = await self._sender.send(
-            lambda: self._send(messages, most_tokens), lambda: tokens_in + most_tokens, Urgency.BULK
-        )
+    async def _ask(
+        self, messages: Messages, tokens_in: int, most_tokens: int, lost: list[Usage]
+    ) -> Answer:
+        async def request() -> Completion:
+            try:
+                return await self._send(messages, most_tokens)
+            except Unavailable as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    most_usd = self.most_usd(tokens_in, most_tokens)
+                    lost.append(Usage(1, tokens_in, 0, most_tokens, most_usd))
+                raise
+
+        completion = await self._sender.send(request, lambda: tokens_in + most_tokens, Urgency.BULK)
         return Answer(completion.text, self._usage(completion, tokens_in))
 
     def _usage(self, completion: Completion, tokens_in: int) -> Usage:

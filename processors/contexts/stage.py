@@ -26,7 +26,7 @@ from runtime import metrics, traces
 from runtime.errors import CircuitOpen, ConfigurationError, UnsupportedContent
 from runtime.failpoints import failpoint
 from store.documents.contexts import Author, Context, Contexts, StoredChunk, StoredDocument
-from store.documents.costs import Costs
+from store.documents.costs import Costs, Usage
 from store.generations.catalog import Generation
 from store.postgres.locks import EVERY_PROJECT, Lock
 from store.postgres.pool import Database
@@ -268,7 +268,7 @@ class ContextStage:
         for _ in range(_ATTEMPTS):
             request = messages(document.title, window, missing.values())
             try:
-                answer = await self._answer(work, request, len(missing))
+                answer = await self._answer(work, document, request, len(missing))
             except UnsupportedContent as error:
                 log.warning("contexts.refused", project=work.project, reason=str(error))
                 break
@@ -289,16 +289,26 @@ class ContextStage:
         log.info("contexts.missing", project=work.project, chunks=len(missing))
         return sentences | dict.fromkeys(missing)
 
-    async def _answer(self, work: _Work, request: Messages, sentences: int) -> Answer:
-        """Send one request, if the budget allows it."""
+    async def _answer(
+        self, work: _Work, document: StoredDocument, request: Messages, sentences: int
+    ) -> Answer:
+        """Send one request, if the budget allows it; enter what timed out into the ledger."""
         text = json.dumps(request, ensure_ascii=False)
         tokens_in = (await asyncio.to_thread(work.model.count_tokens, [text]))[0]
         most_tokens = answer_tokens(sentences)
-        with work.budget.reserved(work.model.most_usd(tokens_in, most_tokens)) as reservation:
-            with traces.child("write contexts"):
-                answer = await work.model.ask(request, tokens_in, most_tokens)
-            if answer.usage.cost_usd is not None:
-                reservation.cost_usd = answer.usage.cost_usd
+        lost: list[Usage] = []
+        try:
+            with work.budget.reserved(work.model.most_usd(tokens_in, most_tokens)) as reservation:
+                with traces.child("write contexts"):
+                    answer = await work.model.ask(request, tokens_in, most_tokens, lost)
+                if answer.usage.cost_usd is not None:
+                    reservation.cost_usd = answer.usage.cost_usd
+        finally:
+            if lost:
+                usage = sum(lost, Usage())
+                work.budget.spend(usage.cost_usd or 0.0)
+                usages = {document.log_position.token: usage}
+                await self._contexts.remember(work.generation, work.author, {}, usages)
         labels = {"model": work.author.model, "project": work.project}
         metrics.CONTEXT_COST_USD.inc(answer.usage.cost_usd or 0.0, **labels)
         return answer

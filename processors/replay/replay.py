@@ -138,9 +138,9 @@ class Replay:
             self._tools, self._live, self._recipe, self._scope, self._project
         )
         self.report.generation, self.report.former = generation.id, self._live.id
-        if self._choice.refresh_context and not self.report.resumed:
-            await Contexts(self._tools.database).forget(generation, generation.recipe.context)
         stored = await self._tools.document_positions.of(generation)
+        if self._choice.refresh_context and not stored:  # also if it ended before it forgot them
+            await Contexts(self._tools.database).forget(generation, generation.recipe.context)
         self._builder = Builder(
             self._project,
             generation,

@@ -18,7 +18,8 @@ def extract(raw: bytes) -> Rendition:
     """Return the headers and the text of a message, or the threads of a mailbox.
 
     Plain text is preferred to HTML, and signatures are left out. Attachments of a message are
-    sections behind its text, as far as they are of a known kind; those of a mailbox are named.
+    sections behind its text, as far as they are of a known kind; those of a mailbox are named. The
+    metadata of a message are ``from``, ``to``, ``subject`` and ``date``.
 
     Raises:
         LegacyFormat: the message is a file of Outlook.
@@ -38,4 +39,4 @@ def extract(raw: bytes) -> Rendition:
         raise Damaged("the bytes have no headers of a message", "publish it as text")
     mail = mail_of(message)
     MessageWriter(draft, AttachmentWriter(draft)).put_message(message, mail)
-    return draft.rendition(mail.subject)
+    return draft.rendition(mail.subject, mail.metadata)

@@ -6,7 +6,7 @@ import contextlib
 import email
 import email.utils
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.errors import MessageError
@@ -28,6 +28,7 @@ MOST_PARTS = 2_000
 MOST_DEPTH = 10
 _MOST_HEADER_CHARACTERS = 4_000
 _MOST_NAME_CHARACTERS = 100
+_MOST_METADATA_CHARACTERS = 500
 _SIGNATURE = "-- "
 MailMessage: TypeAlias = "Message[str, str]"
 _UNREADABLE = (MessageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -58,6 +59,19 @@ class Mail:
     time: datetime | None
     id: str
     references: Sequence[str]
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Sender and recipients by address, subject, and day in UTC, as far as they are stated."""
+        senders, recipients = _addresses(self.sender), _addresses(self.recipients)
+        facts = {
+            "from": senders[0] if senders else "",
+            "to": ", ".join(recipients),
+            "subject": self.subject,
+            "date": f"{self.time:%Y-%m-%d}" if self.time is not None else "",
+        }
+        short = {name: cleaned(value)[:_MOST_METADATA_CHARACTERS] for name, value in facts.items()}
+        return {name: value for name, value in short.items() if value}
 
     @property
     def place(self) -> Place:
@@ -284,6 +298,15 @@ def _name(sender: str) -> str:
     except RecursionError:  # comments in comments
         name, address = "", sender
     return " ".join((name or address or sender).split())[:_MOST_NAME_CHARACTERS]
+
+
+def _addresses(header: str) -> list[str]:
+    """Addresses in a header, in lower case; names without an address are left out."""
+    try:
+        pairs = email.utils.getaddresses([header])
+    except (*_UNREADABLE, RecursionError):  # comments may be nested
+        return []
+    return [address.lower() for _, address in pairs if "@" in address]
 
 
 def _time(date: str) -> datetime | None:

@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[\W\d]*\d[\W\d]*%?")
 _WIDE_GAP = 0.9  # of the size of the type
 _SHARED_GAP = 0.6  # of the size of the type, if several lines have it at one place
 _OTHER_LINE = 0.9  # of the size of the type: words whose middles differ by more
-_NARROWEST_GAP = 3.6  # points: that of the smallest measure, compared first to save time
+_NARROWEST_GAP = 2.4  # points: that of the smallest measure, compared first to save time
 _SAME_ROW = 0.5  # of the size of the type: superscripts belong to the row
 _OPEN_ROWS = 3  # rows that a word is compared with: taller type may begin above smaller type
 
@@ -56,23 +56,27 @@ def rows_of(words: Iterable[Word]) -> list[Row]:
 
 def segments_of(row: Row) -> list[Segment]:
     """Divide a row at its wide gaps; one of several lines at the gaps that its lines share."""
-    wide = _WIDE_GAP if not is_tall(row) else _SHARED_GAP
     segments = [[row[0]]]
     right = row[0].right
     for word, following in pairwise(row):
         gap = following.left - right
-        if gap > _NARROWEST_GAP and gap > wide * max(word.measure, following.measure):
+        if gap > _NARROWEST_GAP and _is_wide(gap, row, max(word.measure, following.measure)):
             segments.append([following])
         else:
             segments[-1].append(following)
-        right = max(right, following.right)
+        if following.right > right:
+            right = following.right
     return [*segments]
+
+
+def _is_wide(gap: float, row: Row, size: float) -> bool:
+    return gap > _WIDE_GAP * size or (gap > _SHARED_GAP * size and is_tall(row))
 
 
 def is_tall(words: Sequence[Word]) -> bool:
     """Return whether words stand in several lines."""
-    first = words[0]
-    return any(abs(word.middle - first.middle) > _OTHER_LINE * first.measure for word in words)
+    middle, most = words[0].middle, _OTHER_LINE * words[0].measure
+    return any(abs(word.middle - middle) > most for word in words)
 
 
 def in_lines(words: Sequence[Word]) -> Sequence[Word]:

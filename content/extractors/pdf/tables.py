@@ -113,10 +113,13 @@ class _Search:
         lines = rows_of(self.words)
         if sum(len(segments_of(line)) > 1 for line in lines) < _FEWEST_DIVIDED:
             return
-        for run in _runs(bands_of(lines)):
-            if any(map(is_tall, run)):
-                self._end(run)
-        for run in _runs(rows_of(self.words)):
+        bands = bands_of(lines)
+        if len(bands) < len(lines):
+            for run in _runs(bands):
+                if any(map(is_tall, run)):
+                    self._end(run)
+            lines = rows_of(self.words)
+        for run in _runs(lines):
             self._end(run)
 
     def _end(self, run: Sequence[Row]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 
 from processors.chunking.chunkers.prose import Heading, chunk_sections, paragraph_rank
 from processors.chunking.packing.lines import Lines
@@ -76,9 +77,10 @@ def _is_adornment(lines: Lines, row: int, mark: str = "") -> bool:
 
 def rst_blocks(lines: Lines) -> Iterator[CodeBlock]:
     """Directives of code, and literal blocks (after ``::``) that hold code, in order."""
+    blocks = _Blocks(lines)
     row = 0
     while row < len(lines):
-        block = _block_at(lines, row)
+        block = blocks.at(row)
         if block is None:
             row += 1
         else:
@@ -86,37 +88,64 @@ def rst_blocks(lines: Lines) -> Iterator[CodeBlock]:
             row = block.behind
 
 
-def _block_at(lines: Lines, row: int) -> CodeBlock | None:
-    """Block that the line of a row announces. Returns None if it announces none."""
-    line = lines.texts[row].rstrip()
-    directive = _DIRECTIVE.match(line)
-    is_literal = line.endswith("::") and not line.lstrip().startswith("..")
-    if directive is None and not is_literal:
-        return None
-    start = row + 1
-    while directive is not None and start < len(lines) and _OPTION.match(lines.texts[start]):
-        start += 1
-    start, end = lines.trim(start, _end_of_indented(lines, start, _indent(line)))
-    if start == end:
-        return None
-    if directive is None and not _holds_code(lines, start, end):
-        return None
-    begin = row + 1 if directive is None else row
-    return CodeBlock(begin, start, end, end, directive[2].lower() if directive else "")
+class _Blocks:
+    """Blocks of a text. Each line is read once, however often the blocks around it are refused."""
 
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
 
-def _end_of_indented(lines: Lines, row: int, indent: int) -> int:
-    """Row behind the lines from ``row`` on that are blank or indented by more than ``indent``."""
-    while row < len(lines) and (lines.blank[row] or _indent(lines.texts[row]) > indent):
-        row += 1
-    return row
+    def at(self, row: int) -> CodeBlock | None:
+        """Block that the line of a row announces. Returns None if it announces none."""
+        lines = self._lines
+        line = lines.texts[row].rstrip()
+        directive = _DIRECTIVE.match(line)
+        is_literal = line.endswith("::") and not line.lstrip().startswith("..")
+        if directive is None and not is_literal:
+            return None
+        start = row + 1
+        while directive is not None and start < len(lines) and _OPTION.match(lines.texts[start]):
+            start += 1
+        start, end = lines.trim(start, max(start, self._ends[row]))
+        if start == end:
+            return None
+        if directive is None and not self._holds_code(start, end):
+            return None
+        begin = row + 1 if directive is None else row
+        return CodeBlock(begin, start, end, end, directive[2].lower() if directive else "")
+
+    @cached_property
+    def _ends(self) -> Sequence[int]:
+        """Row behind the lines below each row that are blank or indented by more than it."""
+        ends = [len(self._lines)] * len(self._lines)
+        outer: list[tuple[int, int]] = []  # indents and rows, the deepest last
+        for row in range(len(self._lines) - 1, -1, -1):
+            if self._lines.blank[row]:
+                continue
+            indent = _indent(self._lines.texts[row])
+            while outer and outer[-1][0] > indent:
+                outer.pop()
+            ends[row] = outer[-1][1] if outer else len(self._lines)
+            outer.append((indent, row))
+        return ends
+
+    def _holds_code(self, start: int, end: int) -> bool:
+        signs, filled = (
+            self._signs[end] - self._signs[start],
+            self._filled[end] - self._filled[start],
+        )
+        return signs >= _SHARE_WITH_SIGNS * filled
+
+    @cached_property
+    def _signs(self) -> Sequence[int]:
+        """Number of lines with a sign of code before each row."""
+        signs = (_SIGN_OF_CODE.search(text) is not None for text in self._lines.texts)
+        return [*accumulate(signs, initial=0)]
+
+    @cached_property
+    def _filled(self) -> Sequence[int]:
+        """Number of lines that are not blank before each row."""
+        return [*accumulate((not blank for blank in self._lines.blank), initial=0)]
 
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-def _holds_code(lines: Lines, start: int, end: int) -> bool:
-    texts = [text for text in lines.texts[start:end] if text.strip()]
-    signs = sum(_SIGN_OF_CODE.search(text) is not None for text in texts)
-    return signs >= _SHARE_WITH_SIGNS * len(texts)

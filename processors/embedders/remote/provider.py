@@ -214,8 +214,8 @@ class Provider:
             # LiteLLM's own timeout is per read, so a trickle of bytes would never time out.
             async with asyncio.timeout(seconds):
                 return await request
-        except TimeoutError:
-            raise Unavailable(f"{model} didn't answer within {seconds:g} s") from None
+        except TimeoutError as error:
+            raise Unavailable(f"{model} didn't answer within {seconds:g} s") from error
         except Exception as error:
             raise self._translate(error) from error
 

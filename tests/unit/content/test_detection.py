@@ -35,6 +35,7 @@ from runtime.errors import (
 )
 from tests.support.containers import compound_file, zip_of
 
+MAIL_HEAD = "Received: x\n by y\nDate: z\nFrom: a\nTo: b\nSubject: c\n"
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"
 MAIN_PART = '<Override ContentType="application/vnd.{}.main+xml"/>'
 DOCX = zip_of(
@@ -162,6 +163,10 @@ def test_every_format_has_an_extractor() -> None:
         ("a.csv", "text/markdown", "a;b", "markdown"),
         ("a.eml", None, "From: a@b\n\nhi", "email"),
         ("a.eml", None, "no header", "text"),
+        ("cur/1457", None, f"{MAIL_HEAD}\nhi", "email"),
+        ("cur/1457.M2P1.host:2,S", None, f"{MAIL_HEAD}\nhi", "email"),
+        ("cur/1457", None, "From: a\nTo: b\n\nminutes of a meeting", "text"),
+        ("notes.txt", None, f"{MAIL_HEAD}\nhi", "text"),
         ("a.mbox", None, "From a@b Mon\nFrom: a@b\n\nhi", "email"),
         ("a.epub", None, zip_of({"mimetype": "application/epub+zip"}), "book"),
         (

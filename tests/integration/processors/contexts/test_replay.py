@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -10,8 +11,9 @@ from aiohttp import web
 from bench.language_model import LanguageModel, running_model
 from processors.embedding.single_flight import SharedEmbedding
 from processors.wiring.operator_tools import OperatorTools
-from runtime.errors import UsageError
+from runtime.errors import Unavailable, UsageError
 from runtime.failpoints import CONTEXT_POINTS
+from store.documents.contexts import Contexts
 from store.inspection.snapshot import snapshot
 from store.inspection.vectors import vector_findings
 from store.postgres.pool import Database as WorkerDatabase
@@ -43,7 +45,7 @@ async def findings(opened: OperatorTools) -> list[str]:
 
 
 async def test_a_replay_asks_once_and_later_ones_use_the_cache(
-    redis_url: str, database: Database, model: LanguageModel
+    redis_url: str, database: Database, model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Digests do not depend on contexts, so a replay with contexts matches the log."""
     await publish(redis_url, database)
@@ -62,7 +64,11 @@ async def test_a_replay_asks_once_and_later_ones_use_the_cache(
         assert await contexts(database) == written
 
         model.write = lambda _: "Written again."
-        await replay(opened, refresh_context=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Contexts, "forget", AsyncMock(side_effect=Unavailable("killed")))
+            with pytest.raises(Unavailable, match="killed"):
+                await replay(opened, refresh_context=True)
+        assert (await replay(opened, refresh_context=True)).resumed
         assert len(model.requests) == 6
         assert set((await contexts(database)).values()) == {"Written again."}
 

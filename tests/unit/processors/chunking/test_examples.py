@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from unittest.mock import Mock
 
 import pytest
 
 from processors.chunking import Chunk, Cut, Source, cut
+from processors.chunking.chunkers import rst
+from processors.chunking.packing.lines import Lines
 from processors.chunking.sandbox.child import _bounded
 from processors.chunking.sandbox.frames import (
     LENGTH_BYTES,
@@ -234,3 +237,13 @@ def test_examples_over_the_limit_of_chunks_are_left_out_with_a_warning() -> None
     assert bounded.examples == made.examples[:1]
     assert bounded.warnings == (f"2 code examples were left out: {most} chunks are the limit",)
     assert _bounded(made, most + 2) == made
+
+
+def test_refused_literal_blocks_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of prose inside each other do not take time in square of their lines."""
+    text = "\n\n".join(" " * row + "and a quotation::" for row in range(200))
+    lines = Lines(text, lambda texts: [0] * len(texts))
+    calls = Mock(wraps=rst._indent)
+    monkeypatch.setattr(rst, "_indent", calls)
+    assert list(rst.rst_blocks(lines)) == []
+    assert calls.call_count <= len(lines)

@@ -42,6 +42,18 @@ def test_headers_and_text_have_the_place_of_the_message() -> None:
     assert rendition.title == "Plans"
 
 
+def test_headers_are_metadata() -> None:
+    """Addresses are in lower case, so that a filter finds a person; absent headers are left out."""
+    to = b"To: Ben <Ben@Example.org>, cleo@example.org\r\n\r\nHello"
+    assert extract(_HEAD + to).metadata == {
+        "from": "ana@example.org",
+        "to": "ben@example.org, cleo@example.org",
+        "subject": "Plans",
+        "date": "2026-03-02",
+    }
+    assert extract(b"Subject: Plans\r\nFrom: nobody\r\n\r\nHello").metadata == {"subject": "Plans"}
+
+
 def test_plain_text_is_preferred() -> None:
     assert _lines(_multipart("alternative", _PLAIN, _HTML))[-1] == "plain text"
 
