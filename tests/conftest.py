@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -24,6 +25,7 @@ from tests.support.databases import Database, fresh_database, start_migrated, sy
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.forked_services import services_are_forked
 from tests.support.forking import shared_fork_server
+from tests.support.ordering import long_first
 from tests.support.waiting import patience
 
 _ROOM_BYTES = 4 * 2**30
@@ -51,6 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = ExitStack()
         shared.enter_context(shared_fork_server())
         config.add_cleanup(shared.close)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests where several test processes share a run."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        items[:] = long_first(items, processes)
 
 
 @pytest.hookimpl(tryfirst=True)
