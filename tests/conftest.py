@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,9 @@ from redis.asyncio import Redis
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from tests.support.databases import Database, fresh_database, start_migrated, sync_writes
 from tests.support.forked_parsers import parsers_are_forked
+from tests.support.forked_services import services_are_forked
+from tests.support.forking import shared_fork_server
+from tests.support.ordering import long_first
 from tests.support.waiting import patience
 
 _ROOM_BYTES = 4 * 2**30
@@ -40,6 +45,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the test processes of a run share one fork server."""
+    if config.getoption("numprocesses", None):
+        shared = ExitStack()
+        shared.enter_context(shared_fork_server())
+        config.add_cleanup(shared.close)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests where several test processes share a run."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        items[:] = long_first(items, processes)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,9 +86,9 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def parsers() -> Iterator[None]:
-    """Fork the parsers of workers that live in a test's process."""
-    with parsers_are_forked():
+def forks() -> Iterator[None]:
+    """Fork the parsers of workers in a test's process, and the services that it starts."""
+    with parsers_are_forked(), services_are_forked():
         yield
 
 

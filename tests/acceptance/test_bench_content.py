@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.content import acceptance
+from bench.content import acceptance, context, registry
 from bench.content.registry import MEASUREMENTS
 from gateway.commands.bench import Measurement, command
 from tests.support.cli import Cli
@@ -36,9 +36,9 @@ def leave_out(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 async def test_every_kind_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows have a figure, or the reason why they are left out; no file crashes its parser.
 
-    The hostile files have a test of their own, and the texts need the model.
+    The hostile files and the contexts have tests of their own, and the texts need the model.
     """
-    leave_out(monkeypatch, "hostile", "text")
+    leave_out(monkeypatch, "hostile", "text", "context")
     shown: list[str] = []
     report = await acceptance.measure([corpus(tmp_path / "corpus")], shown.append)
     rows = {row.what: row for row in report.rows}
@@ -51,6 +51,13 @@ async def test_every_kind_is_measured(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {"pdf: process_mb", "sheet: process_mb", "html: process_cpu_s"} <= report.figures.keys()
     assert report.figures["pdf: files"] == 7
     assert shown[:2] == ["measuring outcomes", "measuring pdf"]
+
+
+def test_contexts_are_measured(tmp_path: Path) -> None:
+    """In this process, whose workers are forked."""
+    rows = {row.what: row for row in registry.rows("context", context.figures(corpus(tmp_path)))}
+    assert [row.met for row in rows.values()] == [True, True, True]
+    assert rows["contexts: requests per window"].figure == 1
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -2,8 +2,10 @@
 
 A command spends most of its start on imports, and the tests start thousands. Each connection asks
 for one process, in one line of JSON (``Order``) with its standard streams (SCM_RIGHTS). The reply
-is its process id in a line, and its exit code in another once it has ended. The server and its
-processes end when its standard input ends.
+is its process id in a line, and its exit code in another once it has ended. A process is killed
+when its client ends. The server and its processes end when its standard input ends.
+
+With a second argument, ``providers``, the library for model providers is loaded too.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from gateway.main import run
 from processors.chunking.sandbox import child
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
+from processors.embedders.remote import provider
 from processors.wiring import foundation
 from tests.chaos.armed import arm_with
 from tests.support.forked_parsers import parsers_are_forked
+from tests.support.forked_services import services_are_forked
 from tests.support.orders import LISTENING, PARSER, Order
 
 _PRELOADED = (
@@ -83,7 +87,18 @@ class _Server:
         for stream in streams:
             os.close(stream)
         self._clients[pid] = client
+        self._selector.register(client, selectors.EVENT_READ, partial(self._abandon, pid))
         _say(client, pid)
+
+    def _abandon(self, pid: int) -> None:
+        """Kill the process of a client that has ended: it has nothing to send after its order."""
+        self._forget(pid).close()
+        os.kill(pid, signal.SIGKILL)
+
+    def _forget(self, pid: int) -> socket.socket:
+        client = self._clients.pop(pid)
+        self._selector.unregister(client)
+        return client
 
     def _leave(self, client: socket.socket) -> None:
         """Close the server's resources in the child."""
@@ -98,17 +113,20 @@ class _Server:
             self._bell.recv(4096)
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                with self._clients.pop(ended[0]) as client:
-                    _say(client, os.waitstatus_to_exitcode(ended[1]))
+                if ended[0] in self._clients:
+                    with self._forget(ended[0]) as client:
+                        _say(client, os.waitstatus_to_exitcode(ended[1]))
 
 
-def main(path: str) -> None:
-    """Serve until the parent has ended."""
+def main(path: str, *preloaded: str) -> None:
+    """Serve until the standard input has ended."""
     commands = pkgutil.iter_modules(gateway.commands.__path__, "gateway.commands.")
     for name in (*_PRELOADED, *(command.name for command in commands)):
         import_module(name)
     child._counter = cache(child._counter)
     child._counter(tokenizer_path(None))
+    if "providers" in preloaded:
+        provider._load_litellm()
     gc.collect()
     gc.freeze()
     _Server(path).serve()
@@ -150,7 +168,10 @@ def _run(order: Order, server: str) -> None:
         point, *numbers = order.strike
         arm_with(point, *map(int, numbers))
     sys.argv[1:] = order.arguments
-    with _chunkers(order.chunkers) if order.chunkers else parsers_are_forked(Path(server)):
+    with (
+        _chunkers(order.chunkers) if order.chunkers else parsers_are_forked(Path(server)),
+        services_are_forked(Path(server)),
+    ):
         run()
 
 
@@ -170,4 +191,4 @@ def _detach(streams: Sequence[int], parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

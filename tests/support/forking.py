@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,16 +17,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from tests.support.orders import LISTENING, Order
 
-__all__ = ["ROOT", "Forked", "fork", "fork_server", "forks_from"]
+__all__ = ["ROOT", "Forked", "fork", "fork_server", "forks_from", "shared_fork_server"]
 
 ROOT = Path(__file__).parents[2]
 _SERVER = Path("tests", "support", "fork_server.py")
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.005
+_SHARED = "TESTS_FORK_SERVER"
+"""Variable with the directory of the server that the processes of one run share."""
+_PROVIDERS = "providers"
 _starting = threading.Lock()
+_servers: list[subprocess.Popen[bytes]] = []
+"""Servers that this process started: an object that goes warns that its process runs."""
 
 
 class Forked:
@@ -58,6 +66,12 @@ class Forked:
             await asyncio.sleep(_POLL_SECONDS)
         return code
 
+    def join(self) -> int:
+        """Block until the end; returns the exit code."""
+        while (code := self.exit_code) is None:
+            select.select([self._server], [], [])
+        return code
+
 
 def fork(server: Path, order: Order, streams: Sequence[int]) -> Forked:
     """Fork a process from a server's socket, with the file descriptors as its standard streams."""
@@ -81,30 +95,73 @@ def _line(client: socket.socket) -> int:
 
 
 def fork_server() -> Path:
-    """Socket of this tree's fork server, started by the first call; it ends with this process."""
+    """Socket of this tree's fork server, started by the first call.
+
+    It ends with this process, or with the run if the processes of a run share it.
+    """
     with _starting:
-        return _shared_server()
+        return _own_or_shared_server()
 
 
 @cache
-def _shared_server() -> Path:
+def _own_or_shared_server() -> Path:
+    if shared := os.environ.get(_SHARED):
+        return _shared_server(Path(shared))
     servers = ExitStack()
     atexit.register(servers.close)
-    return servers.enter_context(forks_from(ROOT))
+    return servers.enter_context(forks_from(ROOT, _PROVIDERS))
 
 
 @contextmanager
-def forks_from(root: Path) -> Iterator[Path]:
+def shared_fork_server() -> Iterator[None]:
+    """Let this process and its children share one fork server, which ends with the context.
+
+    It costs as much as a hundred tests, and so does not start before it is needed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hr-") as directory:
+        life = Path(directory) / "life"
+        os.mkfifo(life)
+        end = os.open(life, os.O_RDWR)  # the server ends once nothing can write to it
+        os.environ[_SHARED] = directory
+        try:
+            yield
+        finally:
+            del os.environ[_SHARED]
+            os.close(end)
+
+
+def _shared_server(directory: Path) -> Path:
+    path = directory / "socket"
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with (directory / "life").open("rb") as life:
+                _await_start(_start(ROOT, path, _PROVIDERS, stdin=life))
+    return path
+
+
+@contextmanager
+def forks_from(root: Path, *preloaded: str) -> Iterator[Path]:
     """Socket of a tree's fork server; it and its processes end with the context."""
     with tempfile.TemporaryDirectory(prefix="hr-") as directory:
         path = Path(directory) / "socket"
-        command = [sys.executable, "-P", str(root / _SERVER), str(path)]
-        environment = {**os.environ, "PYTHONPATH": str(root), "TOKENIZERS_PARALLELISM": "false"}
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as server:
+        with _start(root, path, *preloaded) as server:
             try:
-                assert server.stdout is not None
-                assert server.stdout.readline() == LISTENING, "the fork server ended"
+                _await_start(server)
                 yield path
             finally:
                 server.kill()
+
+
+def _start(
+    root: Path, path: Path, *preloaded: str, stdin: IO[bytes] | int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", str(root / _SERVER), str(path), *preloaded]
+    environment = {**os.environ, "PYTHONPATH": str(root), "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.Popen(command, env=environment, stdin=stdin, stdout=subprocess.PIPE)
+
+
+def _await_start(server: subprocess.Popen[bytes]) -> None:
+    _servers.append(server)
+    assert server.stdout is not None
+    assert server.stdout.readline() == LISTENING, "the fork server ended"

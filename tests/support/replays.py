@@ -71,8 +71,7 @@ def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None
 
 async def notes(worker: Headrace) -> None:
     """Publish twelve notes to the project ``docs``, an edit, a delete, a rename and a secret."""
-    for uri, text in NOTES.items():
-        await worker.change(uri, text)
+    await worker.changes(NOTES)
     await worker.change("notes/1.md", "# Note 1\n\nIt was changed.\n")
     await worker.change("notes/2.md", change="delete")
     await worker.change("moved.md", NOTES["notes/3.md"], change="rename", old_uri="notes/3.md")

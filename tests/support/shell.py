@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
 import shutil
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.forking import ROOT, fork_server
+from tests.support.forked_services import write_program
+from tests.support.forking import fork_server
 from tests.support.waiting import within
 
 __all__ = ["Shell", "install_headrace", "require_programs", "shell"]
@@ -79,8 +78,4 @@ async def shell(directory: Path, environment: Mapping[str, str]) -> AsyncIterato
 
 def install_headrace(directory: Path) -> None:
     """Write a program ``headrace`` that runs in a process of the fork server."""
-    program = directory / "headrace"
-    command = [sys.executable, "-P", str(ROOT / "tests/support/headrace_command.py")]
-    command.append(str(fork_server()))
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(command)} "$@"\n')
-    program.chmod(0o755)
+    write_program(directory / "headrace", fork_server())

@@ -50,28 +50,28 @@ OTHER = "update embeddings set embedding = embedding - embedding where generatio
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
-@pytest.mark.parametrize(
-    ("choice", "error", "says"),
-    [
-        ({"since": "no-such-event"}, UsageError, "no event 'no-such-event'"),
-        ({"since": "1999-12-31"}, UsageError, "the log begins later, at 20"),
-        ({"since": TOMORROW}, UsageError, "lies in the future"),
-        ({"chunking": "99"}, UsageError, "no chunking '99'"),
-        ({"chunking": "1:128", "kind": "code"}, UsageError, "--chunking applies to all"),
-        ({"model": HASHING, "collection": "c"}, UsageError, "leave out --from"),
-        ({"collection": "nobody"}, UsageError, "in the collection 'nobody'"),
-        ({"model": "openai/other"}, ConfigurationError, "needs a key; set HEADRACE_MODEL_API_KEY"),
-        ({"model": "nonsense"}, ConfigurationError, "no provider is known"),
-        ({"model": "local/other"}, ConfigurationError, "no local model local/other"),
-    ],
-)
+REFUSED: list[tuple[dict[str, Any], type[HeadraceError], str]] = [
+    ({"since": "no-such-event"}, UsageError, "no event 'no-such-event'"),
+    ({"since": "1999-12-31"}, UsageError, "the log begins later, at 20"),
+    ({"since": TOMORROW}, UsageError, "lies in the future"),
+    ({"chunking": "99"}, UsageError, "no chunking '99'"),
+    ({"chunking": "1:128", "kind": "code"}, UsageError, "--chunking applies to all"),
+    ({"model": HASHING, "collection": "c"}, UsageError, "leave out --from"),
+    ({"collection": "nobody"}, UsageError, "in the collection 'nobody'"),
+    ({"model": "openai/other"}, ConfigurationError, "needs a key; set HEADRACE_MODEL_API_KEY"),
+    ({"model": "nonsense"}, ConfigurationError, "no provider is known"),
+    ({"model": "local/other"}, ConfigurationError, "no local model local/other"),
+]
+
+
 async def test_what_can_not_be_done_is_refused_before_anything_begins(
-    opened: OperatorTools, choice: dict[str, Any], error: type[HeadraceError], says: str
+    opened: OperatorTools,
 ) -> None:
-    """The error names the fault, and no generation is created."""
-    with pytest.raises(error, match=says):
-        await replay(opened, **choice)
-    assert await generation_states(opened) == ["live"]
+    """Each error names the fault, and no generation is created."""
+    for choice, error, says in REFUSED:
+        with pytest.raises(error, match=says):
+            await replay(opened, **choice)
+        assert await generation_states(opened) == ["live"], choice
 
 
 async def test_a_model_that_can_not_be_reached_is_refused(
