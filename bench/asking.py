@@ -3,14 +3,20 @@
 ``stream_ratio`` is the median of asking over streams divided by the median of embedding the query
 and running the same answering pipeline in this process, both measured alternately. ``import_ratio``
 is the median while another worker imports documents, divided by the idle median.
+
+``word`` and ``regex`` are exact searches over streams: for whole words drawn from the documents,
+and for expressions without a word. ``regex_truncated`` is the share of those that a bound ended.
 """
 
 from __future__ import annotations
 
+import random
+import re
 import statistics
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from time import perf_counter
 
 from bench.corpus import python_files, questions
 from bench.documents import fill
@@ -27,6 +33,8 @@ PROJECT = "stdlib"
 CHUNKS = 50_000
 QUESTIONS = 300
 WARM_UP = 30
+EXACT = 200
+_NAME = re.compile(r"[A-Za-z_]{4,}")
 
 
 async def measure() -> Report:
@@ -41,7 +49,39 @@ async def measure() -> Report:
             streamed, searched = await in_turn([streams, direct], texts, QUESTIONS)
             async with _importing(stack, client):
                 [busy] = await in_turn([streams], texts, QUESTIONS)
-    return Report("asking", _figures(streamed, searched, busy) | {"chunks": chunks})
+            exact = await _exact_figures(client)
+    return Report("asking", _figures(streamed, searched, busy) | exact | {"chunks": chunks})
+
+
+async def _exact_figures(client: Client) -> dict[str, float]:
+    words = sorted({word for text in questions(QUESTIONS, seed=5) for word in _NAME.findall(text)})
+    sample = random.Random(5).sample(words, WARM_UP + EXACT)
+    word_times, _ = await _exact_times(client, sample, whole_words=True)
+    expressions = [rf"{word[:3]}\w*{word[-2:]}[^a-z]" for word in sample]
+    regex_times, truncated = await _exact_times(client, expressions, regex=True)
+    return {
+        "word_p50_ms": round(statistics.median(word_times), 2),
+        "word_p95_ms": round(percentile(word_times, 95), 2),
+        "regex_p50_ms": round(statistics.median(regex_times), 2),
+        "regex_p95_ms": round(percentile(regex_times, 95), 2),
+        "regex_truncated": round(truncated / len(regex_times), 3),
+    }
+
+
+async def _exact_times(
+    client: Client, patterns: Sequence[str], *, regex: bool = False, whole_words: bool = False
+) -> tuple[list[float], int]:
+    """Milliseconds of each pattern after the first ones, and the number of truncated answers."""
+    times: list[float] = []
+    truncated = 0
+    for pattern in patterns:
+        began = perf_counter()
+        answer = await client.ask(
+            PROJECT, pattern, mode="exact", regex=regex, whole_words=whole_words
+        )
+        times.append((perf_counter() - began) * 1000)
+        truncated += answer.exact is not None and answer.exact.truncated
+    return times[WARM_UP:], truncated
 
 
 def _figures(

@@ -67,6 +67,7 @@ __all__ = [
     "DocumentRejected",
     "DocumentRejectedData",
     "Event",
+    "ExactCounts",
     "Filters",
     "Kind",
     "Origin",
@@ -430,11 +431,27 @@ class Weights(Data):
         return self
 
 
+def _is_unused(value: object) -> bool:
+    """Leave a field out if it is not used: workers of a version without it refuse it."""
+    return not value
+
+
+_Flag = Annotated[bool, Field(exclude_if=_is_unused)]
+
+
 class QueryOptions(Data):
     """Options of a query that are one value each, as an address can give them; see ``Query``."""
 
     limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
+    mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    regex: _Flag = False
+    ignore_case: _Flag = False
+    whole_words: _Flag = False
+    context_lines: Annotated[
+        int, Field(ge=0, le=protocol_limits.CONTEXT_LINES, exclude_if=_is_unused)
+    ] = 0
+    per_file: _Flag = False
+    after: Annotated[Text, Field(max_length=protocol_limits.PLACE_CHARACTERS)] | None = None
     min_event: Token | None = None
     vectors: bool | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
@@ -443,6 +460,9 @@ class QueryOptions(Data):
     min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
     rerank: bool = True
     min_relevance: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+_EXACT_FIELDS = ("regex", "ignore_case", "whole_words", "context_lines", "per_file", "after")
 
 
 class QueryFields(QueryOptions):
@@ -466,6 +486,11 @@ class Query(QueryFields):
     If the workers have a reranker, it orders the best results, unless ``rerank`` is false.
     ``min_relevance`` is the least relevance of a result by the reranker, so that an answer may have
     no results. It is not applied if the reranker fails: then ``degraded`` contains ``rerank``.
+
+    In the mode ``exact``, ``text`` is a pattern that is found within lines: a literal or, with
+    ``regex``, a regular expression. ``ignore_case`` and ``whole_words`` apply to both.
+    Results are lines that match, in path order, with ``context_lines`` before and after them; with
+    ``per_file``, the first of each document. ``after`` is ``next`` of the answer before.
     """
 
     project: Project
@@ -477,7 +502,10 @@ class Query(QueryFields):
     def _consistent(self) -> Self:
         if self.vectors and self.min_event is None:
             raise ValueError("vectors goes with min_event, and only with it")
-        if self.min_similarity is not None and self.mode == "keyword":
+        exact = [name for name in _EXACT_FIELDS if getattr(self, name)]
+        if exact and self.mode != "exact":
+            raise ValueError(f"{exact[0]} goes with the mode exact, and only with it")
+        if self.min_similarity is not None and self.mode in ("keyword", "exact"):
             raise ValueError("min_similarity needs vectors: use the mode hybrid or vector")
         if self.min_relevance is not None and not self.rerank:
             raise ValueError("min_relevance needs the reranker: leave rerank out")
@@ -582,6 +610,10 @@ class SearchResult(Data):
     lines that make it readable by itself, which are the first line and the mark that ends a fence,
     or the head of a table. ``language`` is that of a code example, if the document names it.
     ``explanation`` and ``matches`` are present if the query asks for an explanation.
+
+    In the mode ``exact``, ``content`` and the citation are the lines that match and those around
+    them, and ``matches`` has the pattern with the span of each match. With ``per_file``,
+    ``matching_lines`` is the number of such lines in the document.
     """
 
     chunk_id: int
@@ -592,10 +624,25 @@ class SearchResult(Data):
     language: str | None = None
     citation: Citation
     scores: Scores
-    match_type: Literal["hybrid", "vector", "keyword"]
+    match_type: Literal["hybrid", "vector", "keyword", "exact"]
+    matching_lines: int | None = None
     metadata: dict[str, Scalar] = Field(default_factory=dict)
     explanation: str | None = None
     matches: tuple[TermMatch, ...] | None = None
+
+
+class ExactCounts(Data):
+    """Extent of an exact search, and counts of all that it searched, left out results included.
+
+    ``truncated``: its bounds of time or chunks ended it, after the document ``searched_to``.
+    ``next`` is the value of ``after`` for what was left out; there is none if nothing was.
+    """
+
+    matches: int
+    files: int
+    truncated: bool = False
+    searched_to: str | None = None
+    next: str | None = None
 
 
 class QueryAnswer(Data):
@@ -607,7 +654,8 @@ class QueryAnswer(Data):
     below 1, ``degraded`` contains ``vector``. ``searched_chunks`` is the number of chunks in the
     scope of the search: those of the generation that the agent may see and that pass the filters.
     It is at most 30 seconds old, or at most 10 minutes if counting again took longer than the
-    search, and absent if it could not be counted. ``weak`` is true if nothing seems to answer the
+    search, and absent if it could not be counted. In the mode ``exact`` it is the number of chunks
+    that were examined, and ``exact`` is present. ``weak`` is true if nothing seems to answer the
     query: its ``confidence`` is low, or no result has its ``min_relevance``. ``confidence`` (0 to
     1) is the share of unrelated questions whose best result is less similar than this one's. It is
     absent in the mode ``keyword``, without complete vectors, and until the project was measured. If
@@ -629,6 +677,7 @@ class QueryAnswer(Data):
     confidence: float | None = None
     weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
+    exact: ExactCounts | None = None
 
 
 class QueryAnswered(Event):

@@ -31,6 +31,7 @@ COMMANDS = {
     "sync": "Publish the changes of a directory or repository.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
+    "grep": "Print the lines that match a pattern.",
     "status": "Show backlog, workers, stored data and freshness.",
     "costs": "Show tokens and costs of remote models.",
     "doctor": "Check servers and index; repair the index.",
@@ -45,7 +46,7 @@ COMMANDS = {
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Run benchmarks and print their figures.",
 }
-_MODULES = {"eval": "evaluate", "api-keys": "api_keys", "down": "open:down"}
+_MODULES = {"eval": "evaluate", "api-keys": "api_keys", "down": "open:down", "grep": "ask:grep"}
 """Modules of commands, and functions not named ``command``, if a name does not show them."""
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "CONDITIONS",
     "CONDITION_CHARACTERS",
     "CONDITION_DEPTH",
+    "CONTEXT_LINES",
     "CONTEXT_TOKENS",
     "EVENT_BYTES",
     "FILTER_VALUES",
@@ -23,6 +24,7 @@ __all__ = [
     "METADATA_BYTES",
     "METADATA_ENTRIES",
     "NAME_CHARACTERS",
+    "PLACE_CHARACTERS",
     "QUERY_CHARACTERS",
     "QUERY_DEADLINE",
     "RESULTS",
@@ -62,5 +64,9 @@ USUAL_RESULTS = 10
 """Number of results for a question that does not name one."""
 
 CONTEXT_TOKENS = 128_000
+CONTEXT_LINES = 20
+"""Most lines before and after a match of an exact search."""
+
+PLACE_CHARACTERS = 16_384
 WARNINGS = 16
 WARNING_CHARACTERS = 300

@@ -1,22 +1,34 @@
-"""``headrace ask``: answer one question with results and their citations."""
+"""``headrace ask`` and ``headrace grep``: answer one question, or print the lines of a pattern."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from events.models import Filters, Kind, QueryAnswer, first_problem
+from events.client.client import Client
+from events.models import ExactCounts, Filters, Kind, QueryAnswer, first_problem
 from gateway.clients import open_client
+from gateway.failures import report
 from gateway.output import print_json, stdout
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
-from runtime.errors import UsageError
+from runtime import protocol_limits
+from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 
-__all__ = ["Mode", "command"]
+if TYPE_CHECKING:
+    from gateway.line_view import LinePrinter
+
+__all__ = ["Mode", "command", "grep"]
+
+_NO_MATCH = 1
+_FAILED = 2
+_MOST_STALLS = 5
+"""Questions of `grep` in a row that may end before a single document was searched."""
 
 
 class Mode(StrEnum):
@@ -27,11 +39,22 @@ class Mode(StrEnum):
     KEYWORD = "keyword"
 
 
+class AskMode(StrEnum):
+    """The same, and the exact search."""
+
+    HYBRID = Mode.HYBRID.value
+    VECTOR = Mode.VECTOR.value
+    KEYWORD = Mode.KEYWORD.value
+    EXACT = "exact"
+
+
 def command(
     text: Annotated[str, typer.Argument(help="The question, at most 2,000 characters.")],
     project: ProjectOption = "default",
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
-    mode: Annotated[Mode, typer.Option(help="Search by meaning, by words, or both.")] = Mode.HYBRID,
+    mode: Annotated[
+        AskMode, typer.Option(help="Search by meaning, by words, both, or exactly.")
+    ] = AskMode.HYBRID,
     min_event: Annotated[
         str | None, typer.Option(help="Token of a published change that the answer must reflect.")
     ] = None,
@@ -117,6 +140,119 @@ def command(
         from gateway.answer_view import print_answer  # noqa: PLC0415  # the terminal's library
 
         print_answer(stdout(), answer, text, explain=explain)
+
+
+def grep(
+    pattern: Annotated[str, typer.Argument(help="A regular expression or, with -F, a text.")],
+    project: ProjectOption = "default",
+    fixed_strings: Annotated[
+        bool, typer.Option("--fixed-strings", "-F", help="The pattern is a text.")
+    ] = False,
+    extended_regexp: Annotated[
+        bool,
+        typer.Option("--extended-regexp", "-E", help="The pattern is an expression, as usual."),
+    ] = False,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="Letters of either case match.")
+    ] = False,
+    word_regexp: Annotated[
+        bool, typer.Option("--word-regexp", "-w", help="Match whole words only; this is faster.")
+    ] = False,
+    context: Annotated[
+        int, typer.Option("--context", "-C", help="Lines before and after each match, 0 to 20.")
+    ] = 0,
+    files_with_matches: Annotated[
+        bool, typer.Option("--files-with-matches", "-l", help="Print uris only.")
+    ] = False,
+    count: Annotated[
+        bool, typer.Option("--count", "-c", help="Print the number of lines of each document.")
+    ] = False,
+    max_count: Annotated[
+        int | None, typer.Option("--max-count", "-m", help="Most results; default: all.", min=1)
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(help="Only uris that match this pattern, as in a .gitignore; ! excludes."),
+    ] = None,
+    lang: Annotated[list[str] | None, typer.Option(help="Only code in this language.")] = None,
+    kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
+    collection: Annotated[
+        list[str] | None, typer.Option(help="Only documents of this collection.")
+    ] = None,
+    under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
+    timeout: Annotated[float, typer.Option(help="Longest wait for an answer, in seconds.")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Print the lines that match a pattern, in path order, as ``uri:line:text``.
+
+    The exit code is 0 if a line matches, 1 if none does, and 2 after an error.
+    """
+    query: dict[str, Any] = {
+        "mode": "exact",
+        "regex": not fixed_strings,
+        "ignore_case": ignore_case,
+        "whole_words": word_regexp,
+        "context_lines": context,
+        "per_file": files_with_matches or count,
+        "agent": agent,
+        "timeout": duration(timeout),
+    }
+    from gateway.line_view import LinePrinter  # noqa: PLC0415  # the terminal's library
+
+    show = LinePrinter(json=json, uris=files_with_matches, counts=count, separate=bool(context))
+    try:
+        if fixed_strings and extended_regexp:
+            raise UsageError("-F and -E contradict each other", "leave one out")
+        query["filters"] = _filters(
+            path_globs=path or (),
+            languages=lang or (),
+            kinds=kind or (),
+            collections=collection or (),
+            uri_prefix=under,
+        )
+        run_client(lambda settings: _grep(settings, project, pattern, query, max_count, show))
+    except HeadraceError as error:
+        report(error)
+        raise typer.Exit(_FAILED) from None
+    if not show.results:
+        raise typer.Exit(_NO_MATCH)
+
+
+async def _grep(
+    settings: Settings,
+    project: str,
+    pattern: str,
+    query: dict[str, Any],
+    most: int | None,
+    show: LinePrinter,
+) -> None:
+    async with stack(settings) as running, open_client(running) as client:
+        async for answer in _answers(client, project, pattern, query, most):
+            show.answer(answer)
+
+
+async def _answers(
+    client: Client, project: str, pattern: str, query: dict[str, Any], most: int | None
+) -> AsyncIterator[QueryAnswer]:
+    """Ask until the whole project is searched, or ``most`` results came.
+
+    Raises:
+        UsageError: the pattern takes too long even for a few documents.
+    """
+    left, after, stalls = most, None, 0
+    while left is None or left > 0:
+        limit = min(left or protocol_limits.RESULTS, protocol_limits.RESULTS)
+        answer = await client.ask(project, pattern, limit=limit, after=after, **query)
+        yield answer
+        counts = answer.exact or ExactCounts(matches=0, files=0)
+        if counts.next is None:
+            return
+        stalls = 0 if counts.searched_to or not counts.truncated else stalls + 1
+        if stalls == _MOST_STALLS:
+            raise UsageError("the pattern takes too long", "make it simpler, or use --path")
+        after = counts.next
+        left = None if left is None else left - len(answer.results)
 
 
 async def _ask(settings: Settings, project: str, text: str, query: dict[str, Any]) -> QueryAnswer:

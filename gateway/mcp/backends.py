@@ -277,6 +277,8 @@ def _question(search: tools.Search) -> Question:
         "text": search.query,
         "limit": search.limit,
         "mode": search.mode,
+        "regex": search.regex,
+        "after": search.after or None,
         "filters": filters,
         "min_event": search.min_event or None,
     }

@@ -81,8 +81,15 @@ class RemoteBackend:
             "mode": search.mode,
             "filters": filters,
         }
-        if search.min_event:
-            question["min_event"] = search.min_event
+        question |= {
+            name: value
+            for name, value in {
+                "regex": search.regex,
+                "after": search.after,
+                "min_event": search.min_event,
+            }.items()
+            if value
+        }
         response = await self._send("POST", _path(search.project, "/ask"), json=question)
         return QueryAnswer.model_validate_json(response.content)
 

@@ -95,6 +95,9 @@ def answer_object(
         head["weak"] = True
     if answer.corrections:
         head["corrections"] = dict(answer.corrections)
+    if answer.exact is not None:
+        head |= answer.exact.model_dump(exclude_none=True, exclude={"truncated"})
+        head["complete"] = not answer.exact.truncated
     if tokens(_pairs(answer.watermark)) <= max_tokens // _SMALL_SHARE:
         head["watermark"] = dict(answer.watermark)
     if not answer.results:

@@ -64,7 +64,9 @@ class Search(Arguments):
         Field(min_length=1, max_length=2000, description="A question, or expected words."),
     ]
     limit: Annotated[int, Field(ge=1, le=50)] = 8
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
+    mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    regex: bool = False
+    after: Annotated[str, Field(max_length=16_384, description="`next` of an exact search.")] = ""
     kinds: Annotated[
         list[_SearchedKind], Field(description="`code_example` searches only code in documents.")
     ] = []
@@ -156,8 +158,8 @@ TOOLS = {
         Tool(
             "search",
             Search,
-            "Find passages by meaning and words. Each has its place as path:start-end, to cite and "
-            "to open with `read`.",
+            "Find passages by meaning and words, or every line with a name or error text (mode "
+            "exact). Each has its place as path:start-end, to cite and to open with `read`.",
         ),
         Tool("read", Read, "Show numbered lines of a document."),
         Tool("list", List, "List documents by uri."),

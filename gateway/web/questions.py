@@ -26,7 +26,7 @@ from store.search.keyword.tokenizer import EXACT
 
 __all__ = ["Result", "results_of", "show"]
 
-_MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words"}
+_MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words", "exact": "Exact"}
 _KINDS = tuple(kind.value for kind in Kind)
 _SHOWN_LINES = 14
 _BALANCED = 50
@@ -93,7 +93,7 @@ class _Question:
         if self.balance != _BALANCED and self.mode == "hybrid":
             meaning = self.balance / 100
             options["weights"] = Weights(vector=meaning, keyword=round(1 - meaning, 2))
-        if self.similarity and self.mode != "keyword":
+        if self.similarity and self.mode not in {"keyword", "exact"}:
             options["min_similarity"] = self.similarity
         if self.context_tokens >= _SMALLEST_CONTEXT:
             options["context_tokens"] = self.context_tokens
@@ -349,6 +349,11 @@ def _notes(answer: QueryAnswer) -> list[str]:
     if answer.coverage < 1:
         notes.append(
             f"{answer.coverage:.0%} of the chunks have vectors; the others are found by words only"
+        )
+    if answer.exact is not None:
+        notes.append(
+            f"{answer.exact.matches} matches in {answer.exact.files} documents"
+            + (f", up to {answer.exact.searched_to}" * answer.exact.truncated)
         )
     retrievers = [name for name in answer.degraded if name != "rerank"]
     failed = [name for name in retrievers if name != "vector" or answer.coverage == 1]

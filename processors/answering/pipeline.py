@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from events.models import (
 from events.streams.replies import Replies
 from processors.admission import Limits
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
+from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
 from processors.answering.query_text import searchable
@@ -208,6 +210,11 @@ class Answering:
     ) -> tuple[QueryAnswer, bool]:
         """Return an answer, and False if rows may have been dropped while it was made."""
         query, stopwatch = question.query, question.stopwatch
+        if query.mode == "exact":
+            exact = await answer_exactly(self._search, self._assembler, query, generation)
+            stopwatch.lap("search")
+            answer = self._answered(question, generation, **exact)
+            return answer, bool(answer.results)
         reranked_chunks = self._relevance.candidates(query)
         vectors, failed = await self._embed(question, generation)
         stopwatch.lap("embed")
@@ -242,17 +249,12 @@ class Answering:
             query, chunks, generation, candidates.term_weights
         )
         stopwatch.lap("assemble")
-        for stage, milliseconds in stopwatch.milliseconds.items():
-            metrics.QUESTION_STAGE_SECONDS.observe(milliseconds / 1000, stage=stage)
-        answer = QueryAnswer(
-            query_id=question.query_id,
-            project=query.project,
+        answer = self._answered(
+            question,
+            generation,
+            candidates.timings_ms,
             results=results,
             context=context,
-            generation=generation.id,
-            watermark=question.freshness.watermark,
-            stale=question.freshness.stale,
-            timings_ms={**stopwatch.milliseconds, **candidates.timings_ms},
             coverage=candidates.coverage,
             searched_chunks=candidates.searched_chunks,
             degraded=candidates.degraded + ("rerank",) * order.is_degraded,
@@ -262,6 +264,27 @@ class Answering:
             corrections=dict(candidates.corrections),
         )
         return answer, 0 < len(results) == len(chunks)
+
+    def _answered(
+        self,
+        question: _Question,
+        generation: Generation,
+        timings_ms: Mapping[str, float] = {},
+        **fields: Any,
+    ) -> QueryAnswer:
+        """Join fields of an answer with those of every answer, and record its times."""
+        stopwatch = question.stopwatch
+        for stage, milliseconds in stopwatch.milliseconds.items():
+            metrics.QUESTION_STAGE_SECONDS.observe(milliseconds / 1000, stage=stage)
+        return QueryAnswer(
+            query_id=question.query_id,
+            project=question.query.project,
+            generation=generation.id,
+            watermark=question.freshness.watermark,
+            stale=question.freshness.stale,
+            timings_ms={**stopwatch.milliseconds, **timings_ms},
+            **fields,
+        )
 
     @staged("embed")
     async def _embed(

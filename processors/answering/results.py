@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import accumulate
 from urllib.parse import quote
 
 from content.places import rendered
@@ -21,6 +23,7 @@ from events.models import (
 from processors.answering.fusion import Fused
 from runtime.traces import staged
 from store.generations.catalog import Generation
+from store.search.exact import Passage
 from store.search.keyword.spans import places_of
 from store.search.keyword.tokenizer import terms
 from store.search.keyword.writer import about_chunk, about_document
@@ -71,6 +74,22 @@ class Assembler:
             return results, None
         return results, self._context(results, query.context_tokens)
 
+    @staged("assemble")
+    async def assemble_lines(
+        self, query: Query, passages: Sequence[Passage], generation: Generation
+    ) -> tuple[tuple[SearchResult, ...], str | None]:
+        """Return a result for each passage of an exact search, and the context as ``assemble``."""
+        ids = [passage.chunk_id for passage in passages]
+        rows = await self._search.rows(generation, query.agent, ids)
+        results = tuple(
+            _lines_result(rows[passage.chunk_id], passage, query.text)
+            for passage in passages
+            if passage.chunk_id in rows
+        )
+        if query.context_tokens is None:
+            return results, None
+        return results, self._context(results, query.context_tokens)
+
     def _context(self, results: Sequence[SearchResult], budget_tokens: int) -> str:
         """Join whole chunks in rank order, each under its citation, that fit the budget."""
         passages = [_passage(number, result) for number, result in enumerate(results, 1)]
@@ -107,6 +126,36 @@ def _result(
         metadata=dict(row.metadata),
         explanation=None if explained is None else _explanation(scores, context),
         matches=None if explained is None else _matches(row, explained, context),
+    )
+
+
+def _lines_result(row: ChunkRow, passage: Passage, pattern: str) -> SearchResult:
+    """Result with the lines of a passage alone."""
+    texts = [line.text for line in passage.lines]
+    starts = accumulate((len(text) + 1 for text in texts), initial=0)
+    spans = tuple(
+        Span(start=offset + start, end=offset + end)
+        for offset, line in zip(starts, passage.lines, strict=False)
+        for start, end in line.spans or ()
+    )
+    lines = replace(
+        row,
+        content="\n".join(texts),
+        start_line=passage.lines[0].number,
+        end_line=passage.lines[-1].number,
+    )
+    return SearchResult(
+        chunk_id=row.chunk_id,
+        content=lines.content,
+        kind=Kind(row.kind),
+        title=row.title,
+        language=row.language,
+        citation=_citation(lines),
+        scores=Scores(fused=1.0),
+        match_type="exact",
+        matching_lines=passage.matching_lines,
+        metadata=dict(row.metadata),
+        matches=(TermMatch(term=pattern, weight=1.0, spans=spans),),
     )
 
 

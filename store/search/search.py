@@ -14,15 +14,18 @@ from typing import Any, NoReturn, TypeVar
 import asyncpg
 import structlog
 
+from events.models import Filters
 from runtime import traces
 from runtime.errors import HeadraceError, NotFound, Unavailable
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
+from store.search.exact import ExactMatches, ExactSearch
 from store.search.filters import Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
 from store.search.keyword.tokenizer import require_known_terms
+from store.search.patterns import Pattern
 from store.search.vector_retriever import (
     FAILURES,
     Coverage,
@@ -89,6 +92,7 @@ class Search:
         self._projects = Projects(database)
         self._keyword = KeywordRetriever()
         self._vectors = VectorRetriever(ef_search)
+        self._exact = ExactSearch(database, self._keyword)
         self._models = StoredModels()
         self._coverage = Coverage()
 
@@ -170,6 +174,22 @@ class Search:
             term_weights=keyword.weights,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
+
+    async def exact(
+        self,
+        generation: Generation,
+        agent: str | None,
+        pattern: Pattern,
+        filters: Filters,
+        **options: Any,
+    ) -> ExactMatches:
+        """The lines that match a pattern; ``options`` and errors are those of ``ExactSearch``.
+
+        Raises:
+            Unavailable: the server failed.
+        """
+        visibility = Visibility(generation.id, filters)
+        return await self._exact.find(generation, pattern, visibility, agent, **options)
 
     async def rows(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]

@@ -88,6 +88,34 @@ async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None
     assert any("nine bar" in one["content"] for one in found)
 
 
+async def test_grep_prints_lines_as_grep_does(cli: Cli, plant: Path) -> None:
+    """Lines, counts, uris and exit codes are those of grep, and the search follows pages."""
+    (plant / "log.txt").write_text("\n".join(f"pump {number}" for number in range(150)))
+    await cli("sync", str(plant), "--project", "plant", "--wait", "--json")
+    grep = ("grep", "--project", "plant")
+    lines = await cli(*grep, r"^#+ (Valves|Pumps)$")
+    assert lines.stdout == "valves.md:1:# Valves\nvalves.md:5:# Pumps\n"
+    around = await cli(*grep, "-F", "Start the", "-C1", "--path", "*.py")
+    assert [line[:10] for line in around.stdout.splitlines()] == [
+        "pump.py-1-",
+        "pump.py:2:",
+        "pump.py-3-",
+    ]
+    assert (await cli(*grep, "-i", "-w", "PUMP", "--count")).stdout == "log.txt:150\npump.py:1\n"
+    assert (await cli(*grep, "pump", "-l", "--lang", "python")).stdout == "pump.py\n"
+    assert len((await cli(*grep, r"pump \d", "-m", "120")).stdout.splitlines()) == 120
+    printed = (await cli(*grep, "pump 9", "--json")).stdout.splitlines()
+    pages = [json.loads(line) for line in printed]
+    assert sum(page["exact"]["matches"] for page in pages) == 11
+    result = pages[0]["results"][0]
+    span = result["matches"][0]["spans"][0]
+    assert result["content"][span["start"] : span["end"]] == "pump 9"
+    assert (await cli(*grep, "heron")).code == 1
+    refused = await cli(*grep, r"(a)\1")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "character 5" in refused.stderr
+
+
 async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> None:
     """Two sources that publish the same uris need a prefix; each keeps its own state."""
     marked = plant.with_name("plant#old")

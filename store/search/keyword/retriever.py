@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
+import numpy as np
+import numpy.typing as npt
 import structlog
 
 from store.postgres.named_queries import named
@@ -81,6 +83,22 @@ class KeywordRetriever:
         }
         return KeywordMatches(ranked, corrections, occurring)
 
+    async def having(
+        self,
+        connection: asyncpg.Connection,
+        visibility: Visibility,
+        required: Sequence[Sequence[str]],
+    ) -> list[npt.NDArray[np.int64]]:
+        """For each group of terms, ids of the chunks that have at least one of them.
+
+        Deleted and hidden chunks are included, since their words are.
+        """
+        words = dict.fromkeys(term for group in required for term in group)
+        matches = await self._read(connection, visibility, words)
+        return [
+            _having(matches, frozenset(term_hash(term) for term in group)) for group in required
+        ]
+
     async def _read(
         self, connection: asyncpg.Connection, visibility: Visibility, words: Iterable[str]
     ) -> Matches:
@@ -135,6 +153,17 @@ class KeywordRetriever:
                     corrections[term] = word
                     break
         return corrections
+
+
+def _having(matches: Matches, hashes: frozenset[int]) -> npt.NDArray[np.int64]:
+    """Ids of the chunks that have one of some terms."""
+    parts = [
+        segment.chunk_ids[hit.slots]
+        for segment, hits in zip(matches.segments, matches.hits, strict=True)
+        for hit in hits
+        if hit.term in hashes
+    ]
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
 def _decode(row: Mapping[str, Any]) -> Segment:

@@ -219,7 +219,13 @@ def ask(
     text: str,
     *,
     limit: int = 10,
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid",
+    mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid",
+    regex: bool = False,
+    ignore_case: bool = False,
+    whole_words: bool = False,
+    context_lines: int = 0,
+    per_file: bool = False,
+    after: str | None = None,
     weights: Weights | None = None,
     filters: Filters | None = None,
     min_event: str | Receipt | None = None,
@@ -238,7 +244,13 @@ def ask(
         project: the project to search.
         text: question, at most 2,000 characters.
         limit: number of results, at most 100.
-        mode: retrievers to use.
+        mode: retrievers to use; ``exact`` finds the lines that match ``text`` instead.
+        regex: in the mode ``exact``: ``text`` is a regular expression, not a literal.
+        ignore_case: in the mode ``exact``: letters of either case match.
+        whole_words: in the mode ``exact``: no letter, digit or underscore is next to a match.
+        context_lines: in the mode ``exact``: lines before and after a match, at most 20.
+        per_file: in the mode ``exact``: only the first result of each document.
+        after: in the mode ``exact``: ``next`` of the answer before.
         weights: weight of each retriever in the fusion.
         filters: conditions on the documents to search.
         min_event: a receipt, or its token; the answer must reflect that change.
@@ -261,6 +273,12 @@ def ask(
         text=text,
         limit=limit,
         mode=mode,
+        regex=regex,
+        ignore_case=ignore_case,
+        whole_words=whole_words,
+        context_lines=context_lines,
+        per_file=per_file,
+        after=after,
         weights=weights,
         filters=filters or Filters(),
         min_event=min_event.token if isinstance(min_event, Receipt) else min_event,

@@ -324,7 +324,9 @@ class SearchResult(_Response):
 
     ``rendered`` is the content of a part of a fence or of a table, between the lines that make it
     readable by itself. It is None for other chunks. ``language`` is that of a code example (kind
-    ``code_example``), if the document names it.
+    ``code_example``), if the document names it. In the mode ``exact``, ``content`` and the citation
+    are lines, and ``matches`` has the spans. With ``per_file``, ``matching_lines`` is the number of
+    lines of the document that match.
     """
 
     chunk_id: int
@@ -336,9 +338,24 @@ class SearchResult(_Response):
     citation: Citation
     scores: Scores
     match_type: str
+    matching_lines: int | None = None
     metadata: dict[str, Scalar] = Field(default_factory=dict)
     explanation: str | None = None
     matches: tuple[TermMatch, ...] | None = None
+
+
+class ExactCounts(_Response):
+    """Counts of all that an exact search searched, and its extent.
+
+    ``truncated``: bounds ended it, after the document ``searched_to``. ``next`` is the value of
+    ``after`` for what was left out.
+    """
+
+    matches: int
+    files: int
+    truncated: bool = False
+    searched_to: str | None = None
+    next: str | None = None
 
 
 class QueryAnswer(_Response):
@@ -348,7 +365,8 @@ class QueryAnswer(_Response):
     could not take part fully, and ``coverage`` is the share of searched chunks with a vector.
     ``context`` is the text that ``context_tokens`` asks for. ``weak``: nothing seems to
     answer the question. ``confidence`` is the share of unrelated questions whose best result is
-    less similar. Times are in ms.
+    less similar. Times are in ms. ``exact`` is present in
+    the mode ``exact``.
     """
 
     query_id: str
@@ -365,6 +383,7 @@ class QueryAnswer(_Response):
     confidence: float | None = None
     weak: bool = False
     corrections: dict[str, str] = Field(default_factory=dict)
+    exact: ExactCounts | None = None
 
     def __iter__(self) -> Iterator[SearchResult]:  # type: ignore[override]  # fields: model_fields
         return iter(self.results)
@@ -616,7 +635,13 @@ class Question(_Request):
 
     text: str
     limit: int = 10
-    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
+    mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    regex: bool = False
+    ignore_case: bool = False
+    whole_words: bool = False
+    context_lines: int = 0
+    per_file: bool = False
+    after: str | None = None
     weights: Weights | None = None
     filters: Filters = Filters()
     min_similarity: float | None = None

@@ -1,0 +1,242 @@
+"""Exact search on real Postgres: lines, order, bounds, visibility and hostile expressions."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.models import Filters, Kind
+from runtime.errors import UsageError
+from store.postgres.pool import Database
+from store.search import exact
+from store.search.exact import ExactMatches, Place
+from store.search.patterns import Pattern
+from store.types import ChunkWrite
+from tests.support.databases import Database as Fresh
+from tests.support.searching import Index
+
+HOSTILE = [
+    *(f"{'a?' * n}{'a' * n}" for n in (10, 30, 100)),
+    *(f"(a|b)*a(a|b){{{n}}}" for n in (10, 50, 200)),
+    *(f"({'x+' * n})+y" for n in (2, 5, 20, 100)),
+    *(f"{'(' * n}a+{')+' * n}$" for n in (2, 10, 25)),
+    *(f"(.*){{{n}}}z" for n in (2, 20, 200)),
+    *(f"{'.*' * n}z" for n in (2, 20, 200)),
+    *(f"(a*)*{tail}" for tail in ("b", "$", r"\b", "c{5,9}")),
+    *(f"[{chr(0x100)}-{chr(last)}]+x" for last in (0x2FF, 0xFFFF, 0x10FFFF)),
+    *(f"(?i)[{chr(0x100)}-{chr(last)}]+x" for last in (0x2FF, 0xFFFF)),
+    "|".join(f"a{n}b" for n in range(150)),
+    "(" + "|".join("a" * n for n in range(1, 40)) + ")*b",
+    *(f"({c}{{0,255}})" for c in ("a", ".", r"\w", "[^a]")),
+    r"(\w+\s?)*!",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$",
+    r"(\d+)*\d{100}x",
+    r"([a-zA-Z]+)*\1",
+    "(a{255}){255}",
+    "((((a{30}){30}){30}){30})",
+    "(" * 1000,
+    "[" * 500,
+    "a{1,99999}",
+    "(?<=a+)b",
+    "(?=a)(?=b)",
+    "\\" * 501,
+    "a**",
+    "*" * 300,
+    r"(?P<x>a)(?P=x)",
+    r"\b" * 200 + "a",
+    r"(^|$|a)*" * 20,
+    "(x?){200}(y?){200}z",
+    "^" * 400 + "a",
+]
+"""Expressions that make matchers slow or large; some are refused."""
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    opened = await Database.open(database.operator_url)
+    yield Index.of(opened)
+    await opened.close()
+
+
+async def find(index: Index, text: str, **options: Any) -> ExactMatches:
+    """Search the project ``p``; ``seconds`` is high enough for a busy machine."""
+    how = {
+        key: options.pop(key) for key in ("regex", "ignore_case", "whole_words") if key in options
+    }
+    filters, agent = options.pop("filters", Filters()), options.pop("agent", None)
+    pattern = Pattern.parse(text, **how)
+    options = {"limit": 100, "seconds": 30.0} | options
+    return await index.search.exact(await index.live(), agent, pattern, filters, **options)
+
+
+def lines_of(matches: ExactMatches) -> list[tuple[str, int]]:
+    """Uri and number of each line that matches."""
+    return [
+        (passage.place.uri, line.number)
+        for passage in matches.passages
+        for line in passage.lines
+        if line.spans is not None
+    ]
+
+
+async def write_lines(index: Index, uri: str, text: str, cut_at: list[int], **options: Any) -> None:
+    """Write a text in chunks that begin at character 0 and at ``cut_at``, as chunkers do.
+
+    A chunk may begin and end within a line. Line ends between chunks are in none of them.
+    """
+    write = index.document(uri, ["x"], **options)
+    chunks: list[ChunkWrite] = []
+    for begin, end in zip([0, *cut_at], [*cut_at, len(text)], strict=True):
+        content = text[begin:end]
+        first = text.count("\n", 0, begin) + 1 + (len(content) - len(content.lstrip("\n")))
+        content = content.strip("\n")
+        if content:
+            chunk = replace(
+                write.chunks[0],
+                ordinal=len(chunks),
+                content=content,
+                content_hash=f"{uri} {begin}".encode().ljust(32, b".")[:32],
+                start_line=first,
+                end_line=first + content.count("\n"),
+            )
+            chunks.append(chunk)
+    await index.store.apply([replace(write, chunks=tuple(chunks))])
+
+
+def anonymous_kb(pid: int) -> int:
+    """Memory of a process that it shares with no other."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0])
+
+
+async def test_matches_are_those_of_a_plain_reading(index: Index) -> None:
+    """With any cuts, lines and spans equal those of Python's ``re`` on the whole lines."""
+    rng = random.Random(3)
+    words = ["gate", "Gate", "sluice_gate", "gates", "mill", "(mill)", "  ", "naïve", "12", "a.b"]
+    texts = {}
+    for number in range(12):
+        text = "\n".join(
+            " ".join(rng.choices(words, k=rng.randrange(9))) for _ in range(rng.randrange(1, 15))
+        ).strip("\n")
+        texts[f"d{number:02}"] = text
+        cuts = sorted(rng.sample(range(1, max(2, len(text))), k=min(4, len(text) // 8)))
+        await write_lines(index, f"d{number:02}", text, cuts)
+    for pattern, how in [
+        ("gate", {}),
+        ("gate", {"whole_words": True}),
+        ("GATE", {"whole_words": True, "ignore_case": True}),
+        ("sluice_gate mill", {}),
+        ("(mill)", {}),
+        (r"gates? (mill|12)", {"regex": True}),
+        (r"^\S+$", {"regex": True}),
+        (r"na.ve\b", {"regex": True}),
+        (r"a\.b$", {"regex": True}),
+    ]:
+        source = pattern if how.get("regex") else re.escape(pattern)
+        if how.get("whole_words"):
+            source = rf"(?<!\w)(?:{source})(?!\w)"
+        expression = re.compile(source, re.IGNORECASE if how.get("ignore_case") else 0)
+        expected = [
+            (uri, number, tuple(match.span() for match in expression.finditer(line)))
+            for uri, text in texts.items()
+            for number, line in enumerate(text.split("\n"), 1)
+            if expression.search(line)
+        ]
+        matches = await find(index, pattern, limit=1000, **how)
+        assert [
+            (passage.place.uri, line.number, line.spans)
+            for passage in matches.passages
+            for line in passage.lines
+        ] == expected, pattern
+        assert matches.files == len({uri for uri, _, _ in expected})
+        assert matches.matches == sum(len(spans) for _, _, spans in expected)
+        pages, after = [], None
+        while True:  # the same in pages of two
+            page = await find(index, pattern, limit=2, after=after, **how)
+            pages += lines_of(page)
+            if page.next is None:
+                break
+            after = Place.of_token(page.next.token())
+        assert pages == [(uri, number) for uri, number, _ in expected], pattern
+
+
+async def test_context_files_and_filters(index: Index) -> None:
+    """Context crosses chunks; ``per_file`` counts lines; filters and row-level security hold."""
+    text = "one\ntwo gate\nthree\n\nfive\nsix gate gate\nseven"
+    await write_lines(index, "b.txt", text, [3, 13, 19])
+    await write_lines(index, "a.py", "gate\nno\ngate", [], kind="code")
+    await write_lines(index, "mine", "gate", [], agent="ann")
+    await index.write("gone", "gate")
+    await index.write("gone")
+    matches = await find(index, "gate", context=1)
+    assert [[(line.number, line.text) for line in p.lines] for p in matches.passages] == [
+        [(1, "gate"), (2, "no"), (3, "gate")],
+        [(1, "one"), (2, "two gate"), (3, "three")],
+        [(5, "five"), (6, "six gate gate"), (7, "seven")],
+    ]
+    assert (matches.files, matches.matches) == (2, 5)
+    await index.write("z", "x" * 5_000 + "gate" + "y" * 5_000)
+    [long] = (await find(index, "gate", context=1, filters=Filters(uri_prefix="z"))).passages
+    [line] = long.lines
+    [(begin, end)] = line.spans or ()
+    assert (line.number, len(line.text), line.text[begin:end]) == (1, 2_000, "gate")
+    await index.write("z")
+    per_file = await find(index, "gate", per_file=True, limit=1)
+    assert [(p.place.uri, p.matching_lines) for p in per_file.passages] == [("a.py", 2)]
+    rest = await find(index, "gate", per_file=True, after=per_file.next)
+    assert [(p.place.uri, p.matching_lines) for p in rest.passages] == [("b.txt", 2)]
+    assert lines_of(await find(index, "gate", filters=Filters(kinds=(Kind.CODE,)))) == [
+        ("a.py", 1),
+        ("a.py", 3),
+    ]
+    own = await find(index, "gate", agent="ann", filters=Filters(uri_prefix="m"))
+    assert lines_of(own) == [("mine", 1)]
+
+
+async def test_a_bound_ends_the_search_and_the_rest_can_be_continued(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a bound the result is truncated, and its ``next`` leads to all the rest."""
+    for number in range(5):
+        await index.write(f"d{number}", f"gate {number}")
+    monkeypatch.setattr(exact, "_FIRST_BATCH", 1)
+    monkeypatch.setattr(exact, "_LARGEST_BATCH", 1)
+    monkeypatch.setattr(exact, "MOST_CHUNKS", 2)
+    seen, after, rounds = [], None, 0
+    while True:
+        matches = await find(index, "gate", after=after)
+        seen += lines_of(matches)
+        rounds += 1
+        if matches.next is None:
+            break
+        assert matches.truncated
+        assert matches.searched_to == f"d{2 * rounds - 1}"
+        after = matches.next
+    assert seen == [(f"d{number}", 1) for number in range(5)]
+    assert rounds == 3
+
+
+async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
+    """None of 50 expressions exceeds the bound of time by a statement, or the server's memory."""
+    text = "\n".join(["a" * 2000, "ab" * 900, "x" * 1500, "word " * 300, "1" * 800])
+    for number in range(40):
+        await write_lines(index, f"d{number}", text, [])
+    assert len(HOSTILE) >= 50
+    refused = 0
+    for expression in HOSTILE:
+        try:
+            matches = await find(index, expression, regex=True, seconds=0.05)
+        except UsageError:
+            refused += 1
+        else:
+            assert matches.chunks == 40 or matches.truncated
+    assert 10 <= refused < len(HOSTILE)
+    async with index.database.connection() as connection:
+        pid = await connection.fetchval("select pg_backend_pid()")
+    assert anonymous_kb(pid) < 200 * 1024

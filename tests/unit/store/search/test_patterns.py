@@ -1,0 +1,95 @@
+"""Conversion of patterns: what is refused, and what narrows the chunks."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import UsageError
+from store.search.patterns import MOST_STATES, Pattern
+
+
+@pytest.mark.parametrize(
+    ("expression", "sql"),
+    [
+        (r"def \w+\(", r"(?n)def [[:alnum:]_]+\("),
+        (r"(?i)a|(?P<name>b)+?", "(?ni)a|(?:b)+?"),
+        (r"[]\d\]-]\b", r"(?n)[\][:digit:]\]\-]\y"),
+        (r"[^\x01-\x20]", "(?n)[^\x01-\t\v-\x20]"),
+        ("a{2,}{", r"(?n)a{2,}\{"),
+        (r"\S\.$", r"(?n)[^ \t\r\f\v]\.$"),
+    ],
+)
+def test_conversion(expression: str, sql: str) -> None:
+    """The syntax of users becomes that of Postgres, and no match crosses a line end."""
+    assert Pattern.parse(expression, regex=True).sql == sql
+
+
+@pytest.mark.parametrize(
+    ("expression", "character"),
+    [
+        (r"(a)\1", 5),
+        ("(?=a)", 1),
+        ("(?<!a)b", 1),
+        ("(a{200}){200}", 14),
+        ("a{256}", 2),
+        ("a{3,2}", 2),
+        ("a**", 3),
+        ("*a", 1),
+        ("a|(b", 5),
+        ("a)", 2),
+        ("[a", 2),
+        ("[b-a]", 5),
+        ("a\\", 3),
+        (r"\p{L}", 2),
+        (r"\n", 2),
+        (r"\xd8", None),
+        (r"\ud800", 7),
+        ("(" * 31 + ")" * 31, 31),
+    ],
+)
+def test_a_wrong_expression_is_refused_with_its_place(
+    expression: str, character: int | None
+) -> None:
+    """The message gives the character; the remedy is never empty."""
+    if character is None:
+        assert Pattern.parse(expression, regex=True).literal == "\xd8"
+        return
+    with pytest.raises(UsageError, match=rf"character {character}:") as caught:
+        Pattern.parse(expression, regex=True)
+    assert caught.value.remedy
+
+
+def test_a_pattern_is_one_line() -> None:
+    """A literal with a line end is refused too."""
+    with pytest.raises(UsageError, match="line end"):
+        Pattern.parse("a\nb")
+
+
+def test_a_long_literal_is_not_an_expression() -> None:
+    """The limit of repetitions is for expressions; a literal may be as long as a question."""
+    assert Pattern.parse("a" * (MOST_STATES + 1)).is_literal
+
+
+@pytest.mark.parametrize(
+    ("pattern", "how", "literal", "words"),
+    [
+        ("gate", {}, "gate", ()),
+        ("gate", {"whole_words": True}, "gate", (("gate",),)),
+        ("the sluice gate", {}, "the sluice gate", (("sluic",),)),
+        (r"\bgates\b", {"regex": True}, "gates", (("gate",),)),
+        (r"^sluice gate", {"regex": True}, "sluice gate", (("sluic",),)),
+        (r"sluice|gate", {"regex": True}, "", ()),
+        (r"a (sluice )gate?", {"regex": True}, "a sluice gat", (("sluic",),)),
+        (r"a (sluice )?gate b", {"regex": True}, "gate b", ()),
+        (r"\w+ sluice \w+", {"regex": True}, " sluice ", (("sluic",),)),
+        ("GitHub", {"whole_words": True, "ignore_case": True}, "", (("github", "=github"),)),
+        ("mill_race", {"whole_words": True, "ignore_case": True}, "", (("=mill_race",),)),
+        ("go", {"whole_words": True, "ignore_case": True}, "", ()),
+    ],
+)
+def test_only_whole_words_are_required(
+    pattern: str, how: dict[str, bool], literal: str, words: tuple[tuple[str, ...], ...]
+) -> None:
+    """A word that may be a part of a longer one, or may be absent, does not narrow the search."""
+    parsed = Pattern.parse(pattern, **how)
+    assert (parsed.literal, parsed.words) == (literal, words)
