@@ -32,7 +32,7 @@ from processors.admission import Limits
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
-from processors.answering.query_text import searchable
+from processors.answering.query_text import searchable, with_operators
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
@@ -168,6 +168,8 @@ class Answering:
             Unavailable: Postgres is down, or no retriever could be used.
         """
         stopwatch = Stopwatch()
+        if query.operators and query.mode != "exact":
+            query = with_operators(query)
         freshness = await self._freshness.wait(query)
         stopwatch.lap("wait")
         question = _Question(query_id, query, freshness, patience / 2, stopwatch)
