@@ -4,8 +4,9 @@
 and running the same answering pipeline in this process, both measured alternately. ``import_ratio``
 is the median while another worker imports documents, divided by the idle median.
 
-``word`` and ``regex`` are exact searches over streams: for whole words drawn from the documents,
-and for expressions without a word. ``regex_truncated`` is the share of those that a bound ended.
+``name``, ``word`` and ``regex`` are exact searches over streams: for whole identifiers, for whole
+words of questions, frequent ones included, and for expressions without a word. ``regex_truncated``
+is the share of the last that a bound ended.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ CHUNKS = 50_000
 QUESTIONS = 300
 WARM_UP = 30
 EXACT = 200
-_NAME = re.compile(r"[A-Za-z_]{4,}")
+_NAME = re.compile(r"\b[A-Za-z]+_[a-z_]+\b|\b[A-Z][a-z]+[A-Z]\w+\b")
+_WORD = re.compile(r"[A-Za-z_]{4,}")
 
 
 async def measure() -> Report:
@@ -54,18 +56,27 @@ async def measure() -> Report:
 
 
 async def _exact_figures(client: Client) -> dict[str, float]:
-    words = sorted({word for text in questions(QUESTIONS, seed=5) for word in _NAME.findall(text)})
-    sample = random.Random(5).sample(words, WARM_UP + EXACT)
-    word_times, _ = await _exact_times(client, sample, whole_words=True)
-    expressions = [rf"{word[:3]}\w*{word[-2:]}[^a-z]" for word in sample]
+    texts = [text for _, text in python_files()[:200]]
+    names = _sample(_NAME, texts)
+    name_times, _ = await _exact_times(client, names, whole_words=True)
+    words = _sample(_WORD, questions(QUESTIONS, seed=5))
+    word_times, _ = await _exact_times(client, words, whole_words=True)
+    expressions = [rf"{name[:3]}\w*{name[-2:]}[^a-z]" for name in names]
     regex_times, truncated = await _exact_times(client, expressions, regex=True)
     return {
+        "name_p50_ms": round(statistics.median(name_times), 2),
+        "name_p95_ms": round(percentile(name_times, 95), 2),
         "word_p50_ms": round(statistics.median(word_times), 2),
         "word_p95_ms": round(percentile(word_times, 95), 2),
         "regex_p50_ms": round(statistics.median(regex_times), 2),
         "regex_p95_ms": round(percentile(regex_times, 95), 2),
         "regex_truncated": round(truncated / len(regex_times), 3),
     }
+
+
+def _sample(pattern: re.Pattern[str], texts: Sequence[str]) -> list[str]:
+    distinct = sorted({match for text in texts for match in pattern.findall(text)})
+    return random.Random(5).sample(distinct, WARM_UP + EXACT)
 
 
 async def _exact_times(

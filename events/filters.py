@@ -41,6 +41,11 @@ _PathGlob = Annotated[
 _Name = Annotated[Text, Field(min_length=1, max_length=protocol_limits.NAME_CHARACTERS)]
 
 
+_Phrase = Annotated[
+    Text, Field(min_length=1, max_length=protocol_limits.NAME_CHARACTERS, pattern=r"\w")
+]
+
+
 class Filters(Data):
     """Conditions on the documents that a query searches; all must hold.
 
@@ -50,7 +55,9 @@ class Filters(Data):
     ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
     begin with ``!``. ``languages``: the document is a file of code in one of these languages, by
     its media type or name, or the code example names one of them. ``symbols``: the chunk defines
-    one of these names; a name may have its owner before it, as ``Client.ask``. ``where`` is a
+    one of these names; a name may have its owner before it, as ``Client.ask``.
+    ``phrases``, ``without``: the chunk's text has all of the former, and none of the latter: whole
+    words in a row, in letters of either case. ``where`` is a
     condition with operators, also written as ``version >= 3 and not team in (a, b)``.
     """
 
@@ -73,6 +80,15 @@ class Filters(Data):
     ] = ()
 
     where: WhereOrText | None = None
+
+    phrases: Annotated[
+        tuple[_Phrase, ...],
+        Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty),
+    ] = ()
+    without: Annotated[
+        tuple[_Phrase, ...],
+        Field(max_length=protocol_limits.FILTER_VALUES, exclude_if=_is_empty),
+    ] = ()
 
     @field_validator("languages")
     @classmethod

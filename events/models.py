@@ -444,6 +444,7 @@ class QueryOptions(Data):
 
     limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    operators: _Flag = False
     regex: _Flag = False
     ignore_case: _Flag = False
     whole_words: _Flag = False
@@ -486,6 +487,9 @@ class Query(QueryFields):
     If the workers have a reranker, it orders the best results, unless ``rerank`` is false.
     ``min_relevance`` is the least relevance of a result by the reranker, so that an answer may have
     no results. It is not applied if the reranker fails: then ``degraded`` contains ``rerank``.
+
+    With ``operators``, ``path:``, ``lang:``, ``symbol:``, ``kind:``, ``"a phrase"`` and ``-word``
+    in ``text`` are filters, except in the mode ``exact``. A text of operators alone is a list.
 
     In the mode ``exact``, ``text`` is a pattern that is found within lines: a literal or, with
     ``regex``, a regular expression. ``ignore_case`` and ``whole_words`` apply to both.

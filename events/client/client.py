@@ -171,6 +171,7 @@ class Client(DocumentMethods):
         agent: str | None = None,
         limit: int = 10,
         mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid",
+        operators: bool = False,
         regex: bool = False,
         ignore_case: bool = False,
         whole_words: bool = False,
@@ -197,6 +198,8 @@ class Client(DocumentMethods):
             agent: also search documents that are private to this agent.
             limit: number of results, at most 100.
             mode: retrievers to use; ``exact`` finds the lines that match ``text`` instead.
+            operators: read ``path:``, ``lang:``, ``symbol:``, ``kind:``, ``"a phrase"`` and
+                ``-word`` in the text as filters.
             regex: in the mode ``exact``: ``text`` is a regular expression, not a literal.
             ignore_case: in the mode ``exact``: letters of either case match.
             whole_words: in the mode ``exact``: no letter, digit or underscore is next to a match.
@@ -227,6 +230,7 @@ class Client(DocumentMethods):
             "text": text,
             "limit": limit,
             "mode": mode,
+            "operators": operators,
             "regex": regex,
             "ignore_case": ignore_case,
             "whole_words": whole_words,

@@ -85,6 +85,10 @@ def command(
         list[str] | None,
         typer.Option(help="Only documents with such fields, as 'version >= 3 and team in (a, b)'."),
     ] = None,
+    operators: Annotated[
+        bool,
+        typer.Option(help='Read path:, lang:, symbol:, kind:, "a phrase" and -word as filters.'),
+    ] = True,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
@@ -123,6 +127,7 @@ def command(
         "agent": agent,
         "limit": limit,
         "mode": mode.value,
+        "operators": operators,
         "min_event": min_event,
         "vectors": vectors,
         "filters": filters,

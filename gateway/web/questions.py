@@ -78,6 +78,7 @@ class _Question:
         options: dict[str, Any] = {
             "text": self.text,
             "mode": self.mode,
+            "operators": True,
             "limit": self.limit,
             "explain": True,
             "filters": {

@@ -34,7 +34,7 @@ from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
-from processors.answering.query_text import searchable
+from processors.answering.query_text import searchable, with_operators
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
@@ -185,6 +185,8 @@ class Answering:
         """
         ends_at = perf_counter() + patience.total_seconds()
         stopwatch = Stopwatch()
+        if query.operators and query.mode != "exact":
+            query = with_operators(query)
         freshness = await self._freshness.wait(query)
         stopwatch.lap("wait")
         question = _Question(query_id, query, freshness, patience / 2, stopwatch, ends_at)

@@ -59,6 +59,14 @@ d.uri !~ {0}::text
 -- The code example has one of these languages.
 coalesce(c.language = any ({0}::text[]), false)
 
+-- name: texts
+-- The chunk's text matches all of these regular expressions.
+c.content ~ all ({0}::text[])
+
+-- name: no_texts
+-- The chunk's text matches none of these regular expressions.
+c.content !~ all ({0}::text[])
+
 -- name: symbols
 -- One of the chunk's symbols matches this regular expression.
 coalesce(c.symbol ~ {0}::text, false)
@@ -149,7 +157,7 @@ coalesce(
 exists (
     select 1
     from (
-        select c.document_id, c.symbol, c.language
+        select c.document_id, c.symbol, c.language, c.content
         from chunks c
         where c.generation_id = {generation_id} and c.id = {chunk}
         offset 0
@@ -182,7 +190,7 @@ select id from chunks where generation_id = $1 and id = any ($2::bigint[])
 -- The chunks among $2 that exist, are visible to the agent, and pass the filters.
 select c.id
 from (
-    select c.id, c.document_id, c.symbol, c.language
+    select c.id, c.document_id, c.symbol, c.language, c.content
     from chunks c
     where c.generation_id = $1 and c.id = any ($2::bigint[])
     offset 0

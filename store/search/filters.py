@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import asyncpg
 
@@ -16,6 +16,7 @@ from events.globs import expression, literal
 from events.models import Filters, Kind
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
+from store.search.patterns import phrase_expression
 
 __all__ = ["Condition", "Visibility"]
 
@@ -35,6 +36,11 @@ class Visibility:
 
     generation_id: int
     filters: Filters
+    ignores_texts: bool = False
+
+    def without_texts(self) -> Visibility:
+        """The same without phrases, for counts: reading every text would delay each answer."""
+        return replace(self, ignores_texts=True)
 
     @property
     def of_examples(self) -> bool:
@@ -46,7 +52,8 @@ class Visibility:
         """Return whether a condition applies to chunks, rather than to whole documents."""
         filters = self.filters
         by_language = filters.languages or (filters.where and "language" in filters.where.fields)
-        return bool(filters.symbols or (by_language and self.of_examples))
+        by_text = not self.ignores_texts and (filters.phrases or filters.without)
+        return bool(filters.symbols or by_text or (by_language and self.of_examples))
 
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
@@ -112,6 +119,10 @@ class Visibility:
             yield "no_paths", (_any_of(map(expression, unwanted)),)
         if filters.languages:
             yield language_query(filters.languages, of_examples=self.of_examples)
+        if filters.phrases and not self.ignores_texts:
+            yield "texts", (list(map(phrase_expression, filters.phrases)),)
+        if filters.without and not self.ignores_texts:
+            yield "no_texts", (list(map(phrase_expression, filters.without)),)
         if filters.symbols:
             yield "symbols", (_defining(filters.symbols),)
 

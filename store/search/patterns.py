@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from runtime.errors import UsageError
 from store.search.keyword.tokenizer import EXACT, terms
 
-__all__ = ["MOST_STATES", "Pattern"]
+__all__ = ["MOST_STATES", "Pattern", "phrase_expression"]
 
 MOST_STATES = 1_000
 """Most characters and classes of an expression, each counted as often as it may be repeated."""
@@ -81,6 +81,15 @@ class Pattern:
         is_literal = not (regex or ignore_case or whole_words)
         sql = f"(?n{'i' * ignore_case}){sql}"
         return cls(sql, literal, is_literal, tuple(required))
+
+
+def phrase_expression(phrase: str) -> str:
+    """Expression of Postgres for whole words that follow each other, also on several lines.
+
+    Letters of either case match, and any white space between the words.
+    """
+    words = r"\s+".join(_literal(word).sql for word in phrase.split())
+    return rf"(?i)(?<!\w)(?:{words})(?!\w)"
 
 
 def _required(word: str, ignore_case: bool) -> Iterator[tuple[str, ...]]:

@@ -244,6 +244,7 @@ class Coverage:
         generation_id = visibility.generation_id
         if await connection.fetchval(_PENDING["is_covered"], generation_id):
             return 1.0
+        visibility = visibility.without_texts()
         key = _key(visibility, agent)
         bare = self._bare.get(key)
         if bare is None:
@@ -259,6 +260,7 @@ class Coverage:
 
         ``scope`` opens a connection in the scope of the search.
         """
+        visibility = visibility.without_texts()
         key = _key(visibility, agent)
         number = self._all.get(key)
         if number is not None:

@@ -102,7 +102,8 @@ class Filters(_Request):
 
     ``path_globs``: the uri matches one of them, as in a ``.gitignore``, and none of those that
     begin with ``!``. ``languages``: the document is code in one of them, as ``python`` or ``py``.
-    ``symbols``: the chunk defines one of these names, as ``ask`` or ``Client.ask``. ``where``: a
+    ``symbols``: the chunk defines one of these names, as ``ask`` or ``Client.ask``. ``phrases``,
+    ``without``: the chunk's text has all of the former, and none of the latter. ``where``: a
     condition with operators, also as a text: ``version >= 3 and not team in (a, b)``.
     """
 
@@ -113,6 +114,8 @@ class Filters(_Request):
     path_globs: _Names = ()
     languages: _Names = ()
     symbols: _Names = ()
+    phrases: _Names = ()
+    without: _Names = ()
     where: Where | str | None = None
 
 
@@ -636,6 +639,7 @@ class Question(_Request):
     text: str
     limit: int = 10
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    operators: bool = False
     regex: bool = False
     ignore_case: bool = False
     whole_words: bool = False

@@ -19,7 +19,7 @@ from store.search.exact import ExactMatches, Place
 from store.search.patterns import Pattern
 from store.types import ChunkWrite
 from tests.support.databases import Database as Fresh
-from tests.support.searching import Index
+from tests.support.searching import MODEL, Index, unit_vectors
 
 HOSTILE = [
     *(f"{'a?' * n}{'a' * n}" for n in (10, 30, 100)),
@@ -197,6 +197,24 @@ async def test_context_files_and_filters(index: Index) -> None:
     ]
     own = await find(index, "gate", agent="ann", filters=Filters(uri_prefix="m"))
     assert lines_of(own) == [("mine", 1)]
+
+
+async def test_phrases_filter_both_retrievers(index: Index) -> None:
+    """A phrase may cross lines and case, but not words; ``without`` leaves chunks out."""
+    vectors = unit_vectors(1, 4, 8)
+    texts = ["The Relief\n  valve leaks", "relief of a valve", "relief valves", "relief valve pump"]
+    for number, text in enumerate(texts):
+        await index.write(f"d{number}", text, vectors=vectors[number : number + 1])
+    for filters, expected in [
+        (Filters(phrases=("relief valve",)), {texts[0], texts[3]}),
+        (Filters(phrases=("relief valve",), without=("PUMP",)), {texts[0]}),
+        (Filters(without=("relief valve", "of a")), {texts[2]}),
+    ]:
+        candidates = await index.candidates("relief valve", vectors[0], filters=filters)
+        assert set(await index.texts(candidates.keyword)) == expected
+        assert set(await index.texts(candidates.vector[MODEL])) == expected
+        matches = await find(index, "relief", ignore_case=True, filters=filters)
+        assert matches.files == len(expected)
 
 
 async def test_a_bound_ends_the_search_and_the_rest_can_be_continued(
