@@ -96,7 +96,9 @@ class RelevanceStep:
                     "set HEADRACE_RERANK for the workers, or use min_similarity",
                 )
             return 0
-        return (self._candidates or self._reranker.candidates) if query.rerank else 0
+        if not query.rerank or not searchable(query.text).strip():
+            return 0
+        return self._candidates or self._reranker.candidates
 
     @staged("rerank")
     async def order(
