@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,22 +29,13 @@ _SINCE_VERSION_2 = frozenset(
 _FEWEST_LINES = 4
 """Lines that a chunk keeps beside its definition."""
 
-_PATH_PARTS = 2
-_ADDRESS = re.compile(r"\w[\w+.-]*://[^/?#]*([^?#]*)")
-_PATH_SEPARATOR = re.compile(r"[/\\]+")
-
 
 def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut into functions and classes; over the limit, classes by method, functions by statement.
 
     A chunk's symbol is the qualified name of the unit that it contains (several are listed), or
     that contains it. A text with syntax errors is cut by its readable parts, and fully covered.
-
-    Since version 2, folder and file name stand for a missing title in the headers. The rest of the
-    path is left out, so that the vectors of a tree stay valid when it is moved.
     """
-    if source.version > 1 and not source.title:
-        source = replace(source, title=_file_in_folder(source.uri))
     lines = Lines(source.text, count)
     fewest_lines = _FEWEST_LINES if source.version > 1 else 1
     is_known = source.language in GRAMMARS and (
@@ -61,13 +51,6 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     outline = Outline(units, _by_syntax(tree, lines), fewest_lines=fewest_lines)
     packed = pack(source, lines, outline, limit_tokens)
     return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
-
-
-def _file_in_folder(uri: str) -> str:
-    address = _ADDRESS.match(uri)
-    path = address[1] if address else uri
-    parts = [part for part in _PATH_SEPARATOR.split(path) if part not in ("", ".", "..")]
-    return "/".join(parts[-_PATH_PARTS:])
 
 
 def _by_indentation(lines: Lines) -> Callable[[Sequence[int]], Sequence[int]]:

@@ -248,6 +248,13 @@ def test_folder_and_file_name_are_embedded_with_code_without_a_title(uri: str, p
     assert titled[0].header == "A title"
 
 
+def test_a_path_is_embedded_with_prose_but_an_id_is_not() -> None:
+    """A uri without a suffix may be an id, which says nothing about a text."""
+    for uri, header in (("docs/guide/setup.md", "guide/setup.md"), ("docs/17", ""), ("42", "")):
+        [chunk] = chunking.cut(Source(uri, "# Setup\n\nText.", "markdown"), 254, counter()).chunks
+        assert chunk.header == header
+
+
 def test_a_tree_that_is_moved_keeps_its_texts() -> None:
     """No text to embed changes if a file keeps its name and its folder's name."""
     text = f"import os\n\n\nclass Rows:\n    def first(self):\n{filler('        ', 60)}"
