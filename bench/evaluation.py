@@ -32,6 +32,7 @@ __all__ = [
     "EvaluationSet",
     "Mode",
     "Questions",
+    "change_of",
     "evaluate",
     "index",
     "load",
@@ -202,7 +203,8 @@ async def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Index a set in its own project and score each mode's answers.
 
-    Titles over 512 characters and queries over 2,000 are cut to the limits of an event.
+    Titles over 512 characters and queries over 2,000 are cut to the limits of an event. Files of a
+    repository, whose title is their path, are published as ``sync`` publishes them: without one.
 
     Args:
         directory: the set.
@@ -291,16 +293,17 @@ async def _publish(dataset: EvaluationSet, client: Client, project: str) -> list
     remaining = iter(dataset.documents)
     receipts: list[Receipt] = []
     while batch := list(islice(remaining, _BATCH)):
-        changes = [_change(project, *document) for document in batch]
+        changes = [change_of(project, *document) for document in batch]
         receipts += await client.publish_many(changes, Lane.BULK)
     return receipts
 
 
-def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:
+def change_of(project: str, uri: str, title: str, text: str) -> DocumentChanged:
+    """Build the event of a document; a title that repeats the uri is left out, as by ``sync``."""
     change = DocumentChange(
         project=project,
         uri=uri,
-        title=title[:_TITLE_CHARACTERS] or None,
+        title=None if title == uri else title[:_TITLE_CHARACTERS] or None,
         content=text,
     )
     return DocumentChanged(source="headrace/eval", data=change)

@@ -21,6 +21,7 @@ __all__ = [
     "ChunkRow",
     "ChunkWrite",
     "DocumentWrite",
+    "NamedChunk",
     "SearchRequest",
     "Vector",
     "columns_of",
@@ -143,7 +144,7 @@ class SearchRequest:
 
     ``text`` None: no keyword retriever. ``candidates``: number of chunks that each retriever must
     return at most. ``compared``: the similarity of every candidate is needed, also of those that
-    only the keyword retriever returns.
+    only the keyword retriever returns. ``defined``: names whose definitions are needed too.
     """
 
     project: str
@@ -153,6 +154,21 @@ class SearchRequest:
     filters: Filters
     candidates: int
     compared: bool = False
+    defined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedChunk:
+    """A candidate of a search with ``defined``.
+
+    ``content`` is None unless the chunk defines one of the names, in this or another case.
+    """
+
+    uri: str
+    kind: str
+    symbol: str | None
+    start_line: int
+    content: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +180,11 @@ class Candidates:
     ``documents``: chunk id → document id; an absent chunk counts as a document of its own.
     ``pending``: ids of candidates that have no vector yet. ``coverage``: share (0 to 1) of the
     chunks that have a vector, among those that pass the filters. ``compared``: cosine similarity of
-    the candidates that only the keyword retriever returned, if requested; a chunk without a vector
-    is absent. ``searched_chunks``: number of chunks that pass the filters, or None if unknown.
+    the candidates that only the keyword retriever returned, if requested, and of the definitions
+    that no retriever returned; a chunk without a vector is absent. ``searched_chunks``: number of
+    chunks that pass the filters, or None if unknown.
     ``term_weights``: factor in BM25 of each term of the query, or its correction, that occurs.
+    ``named``: for a search with ``defined``, all candidates and the other definitions.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -180,6 +198,7 @@ class Candidates:
     compared: Mapping[int, float] = field(default_factory=dict)
     searched_chunks: int | None = None
     term_weights: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[int, NamedChunk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

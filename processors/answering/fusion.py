@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from events.models import RetrieverScore, Weights
+from processors.answering.definitions import Promotion
 from store.types import Candidates
 
 __all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "fuse"]
@@ -44,7 +45,8 @@ class Fused:
     """A chunk of the fused ranking, with its scores.
 
     ``score`` is comparable within one answer only. ``match_type`` names the retrievers that
-    returned the chunk. ``reranked`` is its relevance by a reranker.
+    returned the chunk. ``defines``: the name of the question, if the chunk defines it. ``reranked``
+    is its relevance by a reranker.
     """
 
     chunk_id: int
@@ -52,6 +54,7 @@ class Fused:
     match_type: Literal["hybrid", "vector", "keyword"]
     vector: RetrieverScore | None
     keyword: RetrieverScore | None
+    defines: str | None = None
     reranked: float | None = None
 
 
@@ -62,6 +65,7 @@ def fuse(
     weights: Weights | None,
     limit: int,
     min_similarity: float | None = None,
+    promotions: Mapping[int, Promotion] = {},
     spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Fused]:
     """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
@@ -73,14 +77,18 @@ def fuse(
     ``min_similarity`` leaves out chunks of a lower or unknown cosine similarity; it changes neither
     the order nor the scores of the others.
 
+    ``promotions`` of chunks are added to their scores in every mode. A chunk that no retriever
+    returned counts as its last one.
+
     ``spreads`` are the spreads of each model's cosines, relative to those of all-MiniLM-L6-v2, by
     which the constants were chosen. A hybrid ranking divides cosines by them; a missing one is 1.
     """
     vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
-    ranked = _ranked(
-        _in_common_unit(candidates, spreads if mode == "hybrid" else {}), mode, weights
-    )
+    candidates = _in_common_unit(candidates, spreads if mode == "hybrid" else {})
+    ranked = _ranked(candidates, mode, weights)
+    if promotions:
+        ranked = _promoted(ranked, candidates, mode, promotions)
     if min_similarity is not None:
         cosines = {chunk_id: score.score for chunk_id, score in vector.items()}
         cosines |= candidates.compared
@@ -92,6 +100,7 @@ def fuse(
             match_type=_match_type(chunk_id in vector, chunk_id in keyword),
             vector=vector.get(chunk_id),
             keyword=keyword.get(chunk_id),
+            defines=promotions[chunk_id].defines if chunk_id in promotions else None,
         )
         for chunk_id, score in ranked[:limit]
     ]
@@ -115,6 +124,26 @@ def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Rank
     if mode == "vector":
         return _best_first(_similarities(candidates.vector.values(), []))
     return _hybrid(candidates, *_factors(weights))
+
+
+def _promoted(
+    ranked: Ranked, candidates: Candidates, mode: Mode, promotions: Mapping[int, Promotion]
+) -> Ranked:
+    """Add promotions to scores; in vector mode only to those of chunks that have a vector."""
+    lowest = ranked[-1][1] if ranked else 0.0
+    scores = dict(ranked)
+    for chunk_id in promotions.keys() - scores.keys():
+        if mode != "vector":
+            scores[chunk_id] = lowest
+        elif chunk_id in candidates.compared:
+            scores[chunk_id] = candidates.compared[chunk_id]
+    unit = 1 / COSINE_PER_BM25 if mode == "keyword" else 1.0
+    for chunk_id in promotions.keys() & scores.keys():
+        scores[chunk_id] += unit * promotions[chunk_id].bonus
+    order = {chunk_id: rank for rank, (chunk_id, _) in enumerate(ranked)}
+    return sorted(
+        scores.items(), key=lambda pair: (-pair[1], order.get(pair[0], len(order)), pair[0])
+    )
 
 
 def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Ranked:

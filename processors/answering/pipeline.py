@@ -31,6 +31,7 @@ from events.models import (
 from events.streams.replies import Replies
 from processors.admission import Limits
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
+from processors.answering.definitions import names_in, promotions
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
@@ -222,6 +223,7 @@ class Answering:
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
+        names = names_in(query.text)
         with traces.child("fuse"):
             ranked = fuse(
                 candidates,
@@ -230,6 +232,7 @@ class Answering:
                 limit=max(query.limit, reranked_chunks),
                 min_similarity=query.min_similarity,
                 spreads=spreads_of(generation),
+                promotions=promotions(names, candidates.named),
             )
         stopwatch.lap("fuse")
         order = Ranked(ranked)
@@ -313,6 +316,7 @@ class Answering:
     async def _candidates(
         self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
     ) -> Candidates:
+        wanted = [name for names in names_in(query.text) for name in names.wanted]
         request = SearchRequest(
             project=query.project,
             agent=query.agent,
@@ -321,6 +325,7 @@ class Answering:
             filters=query.filters,
             candidates=max(CANDIDATES, query.limit),
             compared=query.min_similarity is not None,
+            defined=tuple(dict.fromkeys(wanted)),
         )
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))

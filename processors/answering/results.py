@@ -124,7 +124,7 @@ def _result(
         scores=scores,
         match_type=fused.match_type,
         metadata=dict(row.metadata),
-        explanation=None if explained is None else _explanation(scores, context),
+        explanation=None if explained is None else _explanation(scores, context, fused.defines),
         matches=None if explained is None else _matches(row, explained, context),
     )
 
@@ -232,8 +232,9 @@ def permalink(row: ChunkRow) -> str | None:
     return link
 
 
-def _explanation(scores: Scores, context: str) -> str:
+def _explanation(scores: Scores, context: str, defines: str | None) -> str:
     parts = [
+        *([] if defines is None else [f"defines {defines}"]),
         _describe_retriever("meaning", "cosine", scores.vector),
         _describe_retriever("words", "BM25", scores.keyword),
         f"together {scores.fused:.3f}",

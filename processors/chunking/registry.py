@@ -39,6 +39,10 @@ CHUNKERS: dict[str, Chunker] = {
 
 _SUPPORTED_VERSIONS = (1, CHUNKING_VERSION)
 _FIRST_WITH_EXAMPLES = 2
+_FIRST_WITH_PATHS = 2
+_PATH_PARTS = 2
+_ADDRESS = re.compile(r"\w[\w+.-]*://[^/?#]*([^?#]*)")
+_PATH_SEPARATOR = re.compile(r"[/\\]+")
 _PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
 
 
@@ -132,7 +136,7 @@ def _cut_text(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
     if chunker is None:
         kinds = ", ".join(CHUNKERS)
         raise UnsupportedContent(f"no chunker for {source.kind!r}", f"publish it as one of {kinds}")
-    plain = _with_plain_line_ends(source)
+    plain = _with_path(_with_plain_line_ends(source))
     chunks = chunker(plain, limit_tokens, count)
     examples = examples_of_text(plain, limit_tokens, count) if _has_examples(source) else ()
     return Cut(chunks, examples=examples)
@@ -140,6 +144,22 @@ def _cut_text(source: Source, limit_tokens: int, count: CountTokens) -> Cut:
 
 def _has_examples(source: Source) -> bool:
     return source.version >= _FIRST_WITH_EXAMPLES
+
+
+def _with_path(source: Source) -> Source:
+    """Let folder and file name stand for a missing title in the headers.
+
+    The rest of the path is left out, so that the vectors of a tree stay valid when it is moved. The
+    last part of a uri may be an id, unless the document is code or the part has a suffix.
+    """
+    if source.title or source.version < _FIRST_WITH_PATHS:
+        return source
+    address = _ADDRESS.match(source.uri)
+    path = address[1] if address else source.uri
+    parts = [part for part in _PATH_SEPARATOR.split(path) if part not in ("", ".", "..")]
+    if not parts or not (source.kind == "code" or "." in parts[-1]):
+        return source
+    return replace(source, title="/".join(parts[-_PATH_PARTS:]))
 
 
 def _with_plain_line_ends(source: Source) -> Source:

@@ -20,8 +20,8 @@ CHUNKING_VERSION = 2
 """Increased when documents of a kind are cut differently, so that recipes show which index is old.
 
 Version 1 cuts a line of prose only if it is over the limit, cuts fences and tables like paragraphs,
-leaves code of few lines between definitions by itself, and gives no code examples. A new kind needs
-no increase: a document gets it with its next change, or by a replay.
+leaves code of few lines between definitions by itself, puts no path into headers, and gives no code
+examples. A new kind needs no increase: a document gets it with its next change, or by a replay.
 """
 
 CountTokens = Callable[[Sequence[str]], list[int]]

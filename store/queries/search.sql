@@ -36,6 +36,20 @@ left join pending_vectors p on p.generation_id = $1 and p.document_id = c.docume
 left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
 where c.generation_id = $1 and c.id = any ($2::bigint[])
 
+-- name: named
+-- The chunks in $2 for a question that is a name, with the text of those in $3, which define it.
+select
+    c.id,
+    d.uri,
+    d.kind,
+    c.symbol,
+    c.start_line,
+    case when c.id = any ($3::bigint[]) then c.content end as content
+from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) offset 0) c
+cross join lateral (
+    select * from documents where generation_id = $1 and id = c.document_id offset 0
+) d
+
 -- name: embedded_by
 -- The models whose vectors a generation has.
 select m.name, m.dimensions

@@ -32,7 +32,7 @@ from store.search.vector_retriever import (
     StoredModels,
     VectorRetriever,
 )
-from store.types import Candidates, ChunkRow, SearchRequest
+from store.types import Candidates, ChunkRow, NamedChunk, SearchRequest
 
 __all__ = ["EF_SEARCH", "Search"]
 
@@ -149,16 +149,20 @@ class Search:
         if run.errors and run.errors.keys() >= asked:
             run.fail()
         compared: dict[int, float] = {}
-        if request.compared:
-            compare = self._compare(generation, request, vector, keyword)
+        others = _to_compare(request, vector, keyword)
+        if others:
+            compare = self._compare(generation, request, others)
             compared = await run.retrieve("vector", compare, {})
-            if "vector" in run.errors:
+            if request.compared and "vector" in run.errors:
                 run.fail()
         # if the look-up fails, no keyword candidate may count as dissimilar
         unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
         chunk_ids = _to_fuse(vector, keyword)
-        documents, pending = await run.retrieve(
-            "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
+        (documents, pending), named_chunks = await asyncio.gather(
+            run.retrieve(
+                "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
+            ),
+            run.retrieve("definitions", self._named(generation, request, vector, keyword), {}),
         )
         bare = ["vector"] if request.vectors and run.coverage < 1 else []
         return Candidates(
@@ -172,6 +176,7 @@ class Search:
             degraded=(*run.errors, *run.unreached, *bare),
             corrections=keyword.corrections,
             term_weights=keyword.weights,
+            named=named_chunks,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
@@ -236,29 +241,39 @@ class Search:
             }
 
     async def _compare(
+        self, generation: Generation, request: SearchRequest, chunk_ids: Sequence[int]
+    ) -> dict[int, float]:
+        """Similarity of some chunks that the vector retriever did not return."""
+        compared: dict[int, float] = {}
+        async with self._scope(generation, request.agent) as connection:
+            for model, query_vector in request.vectors.items():
+                compared |= await self._vectors.compare(
+                    connection, generation.id, model, query_vector, chunk_ids
+                )
+        return compared
+
+    async def _named(
         self,
         generation: Generation,
         request: SearchRequest,
         vector: Similar,
         keyword: KeywordMatches,
-    ) -> dict[int, float]:
-        """Similarity of the candidates that only the keyword retriever returned."""
-        similar = {chunk_id for ranked in vector.values() for chunk_id, _ in ranked}
-        others = [chunk_id for chunk_id, _ in keyword.ranked if chunk_id not in similar]
-        if not others:
+    ) -> dict[int, NamedChunk]:
+        """The candidates and the definitions of names by id; empty if none is asked for."""
+        if not request.defined:
             return {}
-        compared: dict[int, float] = {}
+        chunk_ids = {*_ids(vector, keyword), *keyword.definitions}
         async with self._scope(generation, request.agent) as connection:
-            for model, query_vector in request.vectors.items():
-                compared |= await self._vectors.compare(
-                    connection, generation.id, model, query_vector, others
-                )
-        return compared
+            rows = await connection.fetch(
+                _QUERIES["named"], generation.id, list(chunk_ids), list(keyword.definitions)
+            )
+        columns = "uri", "kind", "symbol", "start_line", "content"
+        return {row["id"]: NamedChunk(*(row[column] for column in columns)) for row in rows}
 
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run
     ) -> KeywordMatches:
-        if request.text is None:
+        if request.text is None and not request.defined:
             return KeywordMatches([])
         require_known_terms(request.project, generation)
         visibility = Visibility(generation.id, request.filters)
@@ -266,7 +281,11 @@ class Search:
             if not request.vectors:
                 run.coverage = await self._coverage.share(connection, visibility, request.agent)
             return await self._keyword.search(
-                connection, request.text, visibility, request.candidates
+                connection,
+                request.text or "",
+                visibility,
+                request.candidates,
+                request.defined,
             )
 
     def _scope(
@@ -279,8 +298,22 @@ def _to_fuse(vector: Similar, keyword: KeywordMatches) -> list[int]:
     """Chunk ids of both retrievers; empty if only one of them found any."""
     if not keyword.ranked or not any(vector.values()):
         return []
+    return list(_ids(vector, keyword))
+
+
+def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:
+    """Chunk ids that any retriever returned."""
     rankings = [*vector.values(), keyword.ranked]
-    return list({chunk_id for ranked in rankings for chunk_id, _ in ranked})
+    return {chunk_id for ranked in rankings for chunk_id, _ in ranked}
+
+
+def _to_compare(request: SearchRequest, vector: Similar, keyword: KeywordMatches) -> list[int]:
+    """Chunk ids whose similarity is needed, and not among the candidates of the vectors."""
+    if not request.vectors:
+        return []
+    similar = {chunk_id for ranked in vector.values() for chunk_id, _ in ranked}
+    asked = {chunk_id for chunk_id, _ in keyword.ranked} if request.compared else set()
+    return [chunk_id for chunk_id in sorted(asked | keyword.definitions) if chunk_id not in similar]
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

@@ -15,7 +15,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 from gateway.operations import replays
-from gateway.processes import background
 from runtime import worker_process
 from tests.support.forking import ROOT, fork_server
 
@@ -42,12 +41,14 @@ class _Forking:
 
 @contextmanager
 def services_are_forked(server: Path | None = None) -> Iterator[None]:
-    """Fork the processes that this one would start by ``python -P -m gateway.main``.
+    """Fork the workers, gateways and replays that this process would start by ``python -P -m``.
+
+    An ``up`` in the background is not forked, because its starter awaits the id of its process.
 
     ``server``: socket of the fork server; None for that of this run.
     """
     with ExitStack() as stack:
-        for module in (background, replays, worker_process):
+        for module in (replays, worker_process):
             stack.enter_context(patch.object(module, "sys", _Forking(server)))
         yield
 

@@ -105,11 +105,14 @@ class Index:
         agent: str | None = None,
         filters: Filters | None = None,
         limit: int = 10,
+        defined: tuple[str, ...] = (),
     ) -> Candidates:
         vectors = {} if vector is None else {MODEL: vector}
         return await self.search.candidates(
             await self.search.live(project),
-            SearchRequest(project, agent, text, vectors, filters or Filters(), limit),
+            SearchRequest(
+                project, agent, text, vectors, filters or Filters(), limit, defined=defined
+            ),
         )
 
     async def texts(self, found: Sequence[tuple[int, float]], **options: str | None) -> list[str]:

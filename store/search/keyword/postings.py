@@ -110,6 +110,28 @@ class Postings:
             counts=np.minimum(counts, MAX_COUNT).astype(np.uint8),
         )
 
+    def marked(self, marks: Sequence[tuple[int, int]]) -> Postings:
+        """Add postings with a count of 0, given as hashes of new terms with slots of chunks.
+
+        They are read like others, but change neither a score nor the length of a chunk.
+        """
+        if not marks:
+            return self
+        terms, slots = np.array(sorted(set(marks)), np.int64).T
+        first = _starts_of_runs(terms)
+        sizes = np.diff(np.append(first, len(terms)))
+        places = np.searchsorted(self.terms, terms[first])
+        rows = np.repeat(self.starts[places], sizes)
+        ends = np.insert(np.diff(self.starts), places, sizes).cumsum()
+        return Postings(
+            chunk_ids=self.chunk_ids,
+            lengths=self.lengths,
+            terms=np.insert(self.terms, places, terms[first]),
+            starts=np.concatenate([np.zeros(1, np.int64), ends]),
+            slots=np.insert(self.slots, rows, slots.astype(np.uint16)),
+            counts=np.insert(self.counts, rows, np.uint8(0)),
+        )
+
     @classmethod
     def merge(cls, parts: Sequence[Postings], alive: Int64s | None = None) -> Postings:
         """Merge indexes into one, without the chunks whose id is not in ``alive``.

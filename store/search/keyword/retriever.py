@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import asyncpg
@@ -18,7 +18,7 @@ from store.search.filters import Visibility
 from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, factors_of, score
 from store.search.keyword.postings import decode_chunks, decode_inline, term_hash, unpack
 from store.search.keyword.spelling import nearest
-from store.search.keyword.tokenizer import terms
+from store.search.keyword.tokenizer import DEFINES, terms
 
 __all__ = ["KeywordMatches", "KeywordRetriever", "SegmentCache"]
 
@@ -29,6 +29,9 @@ CORRECTION_WEIGHT = 0.5
 """A correction of a misspelt word is weaker evidence than a word of the query itself."""
 
 MAX_CORRECTIONS = 8
+MAX_DEFINITIONS = 64
+"""A name with more definitions than these says little about which of them is meant."""
+
 _CACHE_SHARE_OF_EXAMPLES = 4
 """The segments of code examples get a cache of a quarter of the size: they are few."""
 
@@ -41,12 +44,14 @@ _QUERIES = named("keyword")
 class KeywordMatches:
     """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones.
 
-    ``weights``: factor in BM25 of each term that was searched and occurs.
+    ``weights``: factor in BM25 of each term that was searched and occurs. ``definitions``: chunks
+    that define a name asked for, in any case of its letters.
     """
 
     ranked: list[tuple[int, float]]
     corrections: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    definitions: frozenset[int] = frozenset()
 
 
 class KeywordRetriever:
@@ -62,26 +67,35 @@ class KeywordRetriever:
         text: str,
         visibility: Visibility,
         limit: int,
+        defined: Sequence[str] = (),
     ) -> KeywordMatches:
-        """The best visible chunks; deleted or hidden chunks never appear.
+        """The best visible chunks, and the visible definitions of the names ``defined``.
+
+        Deleted or hidden chunks never appear.
 
         Raises:
             asyncpg.PostgresError: the server failed.
         """
         weights: dict[str, float] = dict(Counter(terms(text)))
-        matches = await self._read(connection, visibility, weights)
+        keys = [DEFINES + name.lower() for name in defined]
+        matches = await self._read(connection, visibility, [*weights, *keys])
+        matches, defining = _apart(matches, keys)
         corrections = await self._correct(connection, weights, matches, visibility)
         for term, word in corrections.items():
             weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
         if corrections:
             matches = await self._read(connection, visibility, weights)
         by_hash = {term_hash(term): weight for term, weight in weights.items()}
-        ranked = await _visible(connection, await _score(matches, by_hash), visibility, limit)
+        scored = await _score(matches, by_hash)
+        ranked = await _visible(connection, scored, visibility, limit)
+        if defining:
+            best = [chunk_id for chunk_id, _ in scored.best_of(defining, MAX_DEFINITIONS)]
+            defining = [*await visibility.among(connection, best or defining[:MAX_DEFINITIONS])]
         factors = factors_of(matches, by_hash)
         occurring = {
             term: factors[term_hash(term)] for term in weights if term_hash(term) in factors
         }
-        return KeywordMatches(ranked, corrections, occurring)
+        return KeywordMatches(ranked, corrections, occurring, frozenset(defining))
 
     async def having(
         self,
@@ -164,6 +178,15 @@ def _having(matches: Matches, hashes: frozenset[int]) -> npt.NDArray[np.int64]:
         if hit.term in hashes
     ]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+def _apart(matches: Matches, words: Iterable[str]) -> tuple[Matches, list[int]]:
+    """Take some terms out of matches; return the rest, and the chunks that have these terms."""
+    hashes = frozenset(term_hash(word) for word in words)
+    if not hashes:
+        return matches, []
+    rest = [[hit for hit in hits if hit.term not in hashes] for hits in matches.hits]
+    return replace(matches, hits=rest), _having(matches, hashes).tolist()
 
 
 def _decode(row: Mapping[str, Any]) -> Segment:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TypeVar
 
 import Stemmer
@@ -21,10 +21,12 @@ from runtime.errors import ConfigurationError
 from store.generations.catalog import Generation
 
 __all__ = [
+    "DEFINES",
     "EXACT",
     "STOP_WORDS",
     "TOKENS_VERSION",
     "TextCache",
+    "defined_names",
     "pieces",
     "require_known_terms",
     "terms",
@@ -63,6 +65,9 @@ TOKENS_VERSION = 1
 
 EXACT = "="
 """Prefix of the term of a whole identifier; no other term begins with it."""
+
+DEFINES = ":"
+"""Prefix of the term by which the definitions of a name are found; texts give no such term."""
 
 _FUNCTION_WORDS = """
 a about all also an and any are as at be been but by can could do does each for from had has have he
@@ -194,3 +199,53 @@ def words_of(terms: Iterable[str]) -> list[str]:
     return sorted(
         {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
     )
+
+
+MAX_DEFINED_NAMES = 64
+"""Names per chunk that it is found by as their definition."""
+
+_MODIFIERS = (
+    "abstract|async|case|const|data|declare|default|export|extern|final|inline|internal|local|open|"
+    "override|partial|private|protected|pub|public|sealed|static|suspend|unsafe|virtual"
+)
+_BEHIND_NAME = (
+    r"(?=[ \t]*(?:[(\[<:{=;,\n]|$)|[ \t]+\w+(?:\n|$)"
+    r"|[ \t]+(?:as|extends|from|func|implements|interface|is|of|struct|where)\b)"
+)
+_DEFINITIONS = (
+    re.compile(
+        rf"\n[ \t]*+(?:(?:{_MODIFIERS})(?:\([^()\n]*\))?[ \t]++)*+"
+        r"(?:def|defp|defmodule|class|enum|fn|fun|func|function\*?|interface|macro|macro_rules!|"
+        r"message|module|namespace|object|protocol|record|rpc|struct|trait|type|typedef|union)"
+        rf"[ \t]++(?:\([^()\n]*\)[ \t]*+)?(?:self\.)?([^\W\d][\w$]*+){_BEHIND_NAME}"
+    ),
+    re.compile(
+        rf"\n(?:(?:{_MODIFIERS}|let|mut|val|var)[ \t]++)*+([^\W\d][\w$]*+)"
+        r"[ \t]*+(?::[^=\n]*+)?=(?!=)"
+    ),
+)
+"""Definitions by keyword, and constants at the left edge."""
+
+_FUNCTION = re.compile(
+    r"\n[ \t]*+(?:[\w<>\[\],.?&*:~]++[ \t]++){0,8}?([^\W\d][\w$]*+)[ \t]*+\([^()\n;]*+\)"
+    r"[^(){};\n]*+\{\n"
+)
+"""Functions of languages that begin them without a keyword."""
+
+_NOT_NAMES = frozenset({"catch", "for", "foreach", "function", "if", "switch", "while", "with"})
+_SYMBOL_SEPARATOR = re.compile(r"\.|::|#|/")
+
+
+def defined_names(symbol: str | None, content: str) -> frozenset[str]:
+    """Names that a chunk of code defines, by its symbol and by the form of its lines.
+
+    A chunk's symbol names the unit that it is, or a part of. The lines name what is in it: the
+    methods of a small class, and constants.
+    """
+    symbols = () if symbol is None else symbol.split(", ")
+    names = [_SYMBOL_SEPARATOR.split(name)[-1] for name in symbols]
+    text = f"\n{content}"
+    for definition in _DEFINITIONS if "{\n" not in text else (*_DEFINITIONS, _FUNCTION):
+        names += definition.findall(text)
+    distinct = dict.fromkeys(name for name in names if name not in _NOT_NAMES)
+    return frozenset(islice(filter(None, distinct), MAX_DEFINED_NAMES))

@@ -20,7 +20,14 @@ from store.search.keyword.postings import (
     encode_inline,
     term_hash,
 )
-from store.search.keyword.tokenizer import TextCache, pieces, terms_of, words_of
+from store.search.keyword.tokenizer import (
+    DEFINES,
+    TextCache,
+    defined_names,
+    pieces,
+    terms_of,
+    words_of,
+)
 
 __all__ = [
     "LARGE_TIMEOUT_S",
@@ -97,6 +104,7 @@ async def insert_words(
         await connection.execute(_QUERIES["insert_words"], generation_id, "\n".join(words))
 
 
+_NEAR_WORDS = 3
 _URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
 
 
@@ -132,8 +140,13 @@ class ChunkText:
 
 
 def about_document(uri: str, title: str | None) -> str:
-    """Text about a document, by which each of its chunks is found."""
-    return "\n".join((title or "", " ".join(_URI_SEPARATOR.split(uri))))
+    """Text about a document, by which each of its chunks is found.
+
+    Folder, file name and suffix stand for a missing title, so they count twice.
+    """
+    words = _URI_SEPARATOR.split(uri)
+    near = words[-_NEAR_WORDS:] if len(words) > 1 else ()
+    return "\n".join((title or " ".join(near), " ".join(words)))
 
 
 def about_chunk(symbol: str | None, heading_path: Sequence[str], context: str = "") -> str:
@@ -168,7 +181,20 @@ def _segment(texts: Sequence[ChunkText], *, is_example: bool) -> Segment:
         np.fromiter(chain.from_iterable(hashes), np.int64),
     )
     words = [] if is_example else words_of(chain.from_iterable(map(terms_of, distinct)))
-    return Segment(postings, words, is_example)
+    return Segment(
+        postings if is_example else _with_definitions(postings, texts), words, is_example
+    )
+
+
+def _with_definitions(postings: Postings, texts: Sequence[ChunkText]) -> Postings:
+    """Add the names that each chunk defines, whatever their case."""
+    return postings.marked(
+        [
+            (term_hash(DEFINES + name.lower()), slot)
+            for slot, text in enumerate(texts)
+            for name in defined_names(text.symbol, text.content)
+        ]
+    )
 
 
 def _pieces(texts: Sequence[ChunkText]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.coverage import COVERAGES, removals
-from bench.evaluation import load, ndcg, recall, reciprocal_rank, summarise
+from bench.evaluation import change_of, load, ndcg, recall, reciprocal_rank, summarise
 from runtime.errors import UsageError
 
 
@@ -50,6 +50,12 @@ def test_recall_and_reciprocal_rank_ignore_grade_zero() -> None:
     grades = {"a": 1, "b": 2, "c": 0}
     assert recall(["c", "a"], grades) == 0.5
     assert reciprocal_rank(["c", "a"], grades) == 0.5
+
+
+def test_files_are_published_as_by_sync() -> None:
+    """A title that is the path itself is left out, since a sync gives none; others are kept."""
+    assert change_of("p", "src/a.py", "src/a.py", "text").data.title is None
+    assert change_of("p", "src/a.py", "About a", "text").data.title == "About a"
 
 
 def test_summary_averages_over_queries() -> None:

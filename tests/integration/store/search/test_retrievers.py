@@ -328,3 +328,41 @@ async def test_a_search_counts_the_chunks_in_its_scope(index: Index) -> None:
     assert (await index.candidates("one", agent="ada")).searched_chunks == 6
     assert (await index.candidates("one", filters=only_code)).searched_chunks == 1
     assert (await index.candidates("one", filters=Filters(uri_prefix="x"))).searched_chunks == 0
+
+
+async def test_definitions_are_found_beyond_the_candidates(index: Index) -> None:
+    """A name brings its visible definitions, whatever their rank, with what ranks them."""
+    mentions = [f"call Rows() with {n} rows: Rows, Rows" for n in range(40)]
+    definition = "class Rows:\n    " + " ".join(f"filler{n}" for n in range(300))
+    await index.write("mentions.md", *mentions)
+    await index.write("store/rows.py", "import os", definition, kind="code")
+    await index.write("private.py", "def rows(): pass", kind="code", agent="other")
+    await index.write("gone.py", "class Rows: pass", kind="code")
+    await index.write("gone.py")
+    candidates = await index.candidates("Rows", limit=10, defined=("Rows",))
+    defining = [chunk for chunk in candidates.named.values() if chunk.content is not None]
+    assert [(chunk.uri, chunk.kind, chunk.start_line) for chunk in defining] == [
+        ("store/rows.py", "code", 2)
+    ]
+    assert defining[0].content == definition
+    assert candidates.named.keys() > {chunk_id for chunk_id, _ in candidates.keyword}
+    plain = await index.candidates("Rows", limit=10)
+    assert plain.keyword == candidates.keyword
+    assert plain.named == {}
+    only_code = await index.candidates(
+        "Rows", limit=10, defined=("rows",), agent="other", filters=Filters(uri_prefix="private")
+    )
+    assert [chunk.uri for chunk in only_code.named.values()] == ["private.py"]
+
+
+async def test_definitions_are_compared_without_words(index: Index) -> None:
+    """A search by vector gets definitions with their similarity, also beyond its candidates."""
+    vectors = unit_vectors(3, 12, 16)
+    texts = [f"def name_{n}(): pass" for n in range(12)]
+    await index.write("a.py", *texts, kind="code", vectors=vectors)
+    cosines = vectors @ vectors[0]
+    last = int(np.argmin(cosines))
+    candidates = await index.candidates(vector=vectors[0], limit=3, defined=(f"name_{last}",))
+    [similarity] = candidates.compared.values()
+    assert similarity == pytest.approx(float(cosines[last]), abs=2e-3)
+    assert candidates.keyword == []

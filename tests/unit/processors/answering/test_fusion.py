@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models import Weights
+from processors.answering.definitions import Promotion
 from processors.answering.fusion import COSINE_PER_BM25, Fused, Mode, fuse
 from store.types import Candidates
 
@@ -263,3 +264,39 @@ def test_a_least_similarity_leaves_out_chunks_and_changes_nothing_else(mode: Mod
 def test_a_least_similarity_of_0_still_needs_a_vector() -> None:
     results = fuse(found(), mode="hybrid", weights=None, limit=10, min_similarity=0.0)
     assert set(ids(results)) == {1, 2, 3}
+
+
+DEFINED = {3: Promotion(0.2, "Foo"), 9: Promotion(0.2, "Foo")}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+def test_promoted_chunks_come_first_in_every_mode(mode: Mode) -> None:
+    """A promotion counts as cosine, also for a chunk that no retriever returned."""
+    candidates = replace(found(), compared={9: 0.25})
+    before = {result.chunk_id: result.score for result in ranked(candidates, mode)}
+    results = fuse(candidates, mode=mode, weights=None, limit=10, promotions=DEFINED)
+    scores = {result.chunk_id: result.score for result in results}
+    unit = 1 / COSINE_PER_BM25 if mode == "keyword" else 1
+    lowest = 0.25 if mode == "vector" else min(before.values())
+    promoted = {
+        3: before.get(3, lowest) + 0.2 * unit,
+        9: lowest + 0.2 * unit,
+    }
+    assert scores == pytest.approx({**before, **promoted})
+    assert ids(results) == sorted(scores, key=lambda key: -scores[key])
+    assert {result.chunk_id for result in results if result.defines == "Foo"} == {3, 9}
+
+
+def test_a_definition_without_a_vector_is_absent_in_vector_mode() -> None:
+    """In vector mode only chunks with vectors are results."""
+    results = fuse(found(), mode="vector", weights=None, limit=10, promotions=DEFINED)
+    assert 9 not in ids(results)
+
+
+def test_a_pending_definition_comes_first_too() -> None:
+    """A chunk without a vector is promoted from its keyword rank."""
+    candidates = replace(found(), pending=frozenset({5}))
+    results = fuse(
+        candidates, mode="hybrid", weights=None, limit=10, promotions={5: Promotion(0.4, "Foo")}
+    )
+    assert ids(results)[0] == 5

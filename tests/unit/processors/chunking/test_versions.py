@@ -30,10 +30,24 @@ FIRST_DIGESTS: dict[tuple[str, str, str | None], tuple[str, str]] = {
     ("search.py.txt", "code", None): ("dbc3f20bb3c55448", "8f29f0df30768a62"),
 }
 
+FIRST_UNTITLED_DIGESTS: dict[tuple[str, str, str | None], str] = {
+    ("page.js", "code", "javascript"): "43dea71bfeff98b6",
+    ("search.py.txt", "code", "python"): "543f8b1071485c04",
+    ("search.py.txt", "code", None): "ff3f322cb45210df",
+}
+"""Digests of code without a title, at the first limit."""
 
-def digest(name: str, kind: str, language: str | None, limit_tokens: int, version: int = 1) -> str:
+
+def digest(
+    name: str,
+    kind: str,
+    language: str | None,
+    limit_tokens: int,
+    version: int = 1,
+    title: str | None = "A title",
+) -> str:
     text = (ROOT / "tests/data/chunking" / name).read_text("utf-8")
-    source = Source(name, text, kind, language, "A title", version=version)
+    source = Source(name, text, kind, language, title, version=version)
     chunks = [
         (
             *(c.start_line, c.end_line, c.content, c.header, c.tokens, c.symbol, c.heading_path),
@@ -48,6 +62,15 @@ def digest(name: str, kind: str, language: str | None, limit_tokens: int, versio
 def test_version_1_cuts_as_it_did(text: tuple[str, str, str | None]) -> None:
     """The chunks of version 1 are those that its only version made."""
     assert tuple(digest(*text, limit) for limit in LIMITS) == FIRST_DIGESTS[text]
+
+
+@pytest.mark.parametrize(("text", "expected"), FIRST_UNTITLED_DIGESTS.items(), ids=str)
+def test_version_1_puts_no_path_into_headers(
+    text: tuple[str, str, str | None], expected: str
+) -> None:
+    """Code without a title is cut by version 1 as before, and otherwise by version 2."""
+    assert digest(*text, LIMITS[0], title=None) == expected
+    assert digest(*text, LIMITS[0], CHUNKING_VERSION, title=None) != expected
 
 
 @pytest.mark.parametrize("text", [TEXTS[0], TEXTS[3], TEXTS[4]], ids=lambda text: text[0])

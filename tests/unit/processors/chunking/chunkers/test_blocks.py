@@ -59,7 +59,7 @@ def test_parts_of_a_fence_can_be_read() -> None:
     for text in shown(parts):
         assert text.count("```python\n") == 1
         assert marks(text) == 2
-    assert {chunk.header for chunk in parts[1:]} == {"Title > python"}
+    assert {chunk.header for chunk in parts[1:]} == {"a.md > Title > python"}
     assert "\n".join(chunk.content for chunk in parts).count("```") == 2
 
 
@@ -69,7 +69,7 @@ def test_parts_of_a_table_have_its_head() -> None:
     assert len(chunks) > 2
     for chunk, text in zip(chunks, shown(chunks), strict=True):
         assert "| Name | Price | Remark |\n|---|---:|---|\n| item" in text
-        assert chunk.header in {"", "Title > Name | Price | Remark"}
+        assert chunk.header in {"a.md", "a.md > Title > Name | Price | Remark"}
     rows = Counter(row for chunk in chunks for row in chunk.content.split("\n") if "item" in row)
     assert len(rows) == 60
     assert set(rows.values()) == {1}

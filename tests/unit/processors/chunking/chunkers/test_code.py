@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from processors.chunking import Chunk
-from tests.support.chunking import cut
+from processors import chunking
+from processors.chunking import Chunk, Source
+from tests.support.chunking import counter, cut
 
 FILLER = "value = compute(first, second, third) + {}"
 
@@ -130,22 +131,22 @@ def test_each_language_yields_qualified_symbols(uri: str) -> None:
 
 
 def test_a_method_carries_the_name_of_its_class() -> None:
-    """The header of a method's chunk is the name of its class."""
+    """The header of a method's chunk ends with the name of its class."""
     body = filler("        ", 12)
     content = f"class Foo(Bar):\n    def one(self):\n{body}\n    def two(self):\n{body}"
-    assert holding(cut("a.py", content), "def two").header == "Foo"
+    assert holding(cut("a.py", content), "def two").header == "a.py > Foo"
 
 
 def test_a_big_function_is_cut_between_statements() -> None:
-    """A long function is cut between statements; later parts have its name as header."""
+    """A long function is cut between statements; later parts have its name in the header."""
     content = "def big(first):\n" + "".join(
         f"    call_{n}(\n        argument_one,\n        argument_two,\n    )\n" for n in range(40)
     )
     chunks = cut("a.py", content)
     assert len(chunks) > 1
-    assert chunks[0].header == ""
+    assert chunks[0].header == "a.py"
     for one in chunks[1:]:
-        assert one.header == "big"
+        assert one.header == "a.py > big"
         assert one.symbol == "big"
         assert one.content.startswith("    call_")
 
@@ -221,3 +222,41 @@ def test_long_lines_are_cut_into_equal_runs() -> None:
     row = "    " + ", ".join(f"'item {n}'" for n in range(15)) + ",\n"
     chunks = cut("a.py", "ITEMS = [\n" + row * 9 + "]\n")
     assert min(map(lines_of, chunks)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("src/pkg/store/rows.py", "store/rows.py"),
+        ("rows.py", "rows.py"),
+        ("/rows.py", "rows.py"),
+        ("src\\store\\rows.py", "store/rows.py"),
+        ("./store/../rows.py", "store/rows.py"),
+        ("https://host.example/a/store/rows.py?raw=1#L3", "store/rows.py"),
+        ("https://[broken/store/rows.py", "store/rows.py"),
+    ],
+)
+def test_folder_and_file_name_are_embedded_with_code_without_a_title(uri: str, place: str) -> None:
+    """The header of each chunk begins with the last two parts of the path."""
+    text = f"def first():\n{filler('    ', 60)}"
+    language = ("code", "python")
+    chunks = chunking.cut(Source(uri, text, *language), 254, counter()).chunks
+    assert len(chunks) > 1
+    assert chunks[0].header == place
+    assert {chunk.header for chunk in chunks[1:]} == {f"{place} > first"}
+    titled = chunking.cut(Source(uri, text, *language, "A title"), 254, counter()).chunks
+    assert titled[0].header == "A title"
+
+
+def test_a_path_is_embedded_with_prose_but_an_id_is_not() -> None:
+    """A uri without a suffix may be an id, which says nothing about a text."""
+    for uri, header in (("docs/guide/setup.md", "guide/setup.md"), ("docs/17", ""), ("42", "")):
+        [chunk] = chunking.cut(Source(uri, "# Setup\n\nText.", "markdown"), 254, counter()).chunks
+        assert chunk.header == header
+
+
+def test_a_tree_that_is_moved_keeps_its_texts() -> None:
+    """No text to embed changes if a file keeps its name and its folder's name."""
+    text = f"import os\n\n\nclass Rows:\n    def first(self):\n{filler('        ', 60)}"
+    assert cut("old/deep/store/rows.py", text) == cut("new/store/rows.py", text)
+    assert cut("store/rows.py", text) != cut("store/names.py", text)

@@ -19,7 +19,7 @@ def test_markdown_sections_know_their_heading_path() -> None:
         ("Guide", "Windows"),
         ("Guide", "Windows", "Paths"),
     ]
-    assert chunks[3].header == "Guide > Windows"
+    assert chunks[3].header == "a.md > Guide > Windows"
     assert (chunks[1].start_line, chunks[1].end_line) == (5, 7)
 
 

@@ -119,3 +119,19 @@ def test_a_segment_has_a_largest_size() -> None:
     """A segment with more chunks than 16 bits can number is refused."""
     with pytest.raises(ValueError, match="at most 65536"):
         Postings.build([(i, []) for i in range(MAX_CHUNKS + 1)])
+
+
+def test_marks_are_postings_without_a_count() -> None:
+    """Marks are found and survive a merge, and lengths and other postings stay as they are."""
+    plain, other = Postings.build(some_rows(1)), Postings.build(some_rows(2, first_id=1000))
+    marked = plain.marked([(7, 3), (-9, 0), (7, 1), (7, 1), (1 << 62, 39)])
+    merged = Postings.merge([other, marked])
+    for postings in (marked, merged):
+        table = as_table(postings)
+        assert {chunk_id: row.pop(7) for chunk_id, row in table.items() if 7 in row} == {2: 0, 4: 0}
+        assert (table[1].pop(-9), table[40].pop(1 << 62)) == (0, 0)
+        rows = [row for row in (*some_rows(1), *some_rows(2, first_id=1000)) if row[0] in table]
+        assert table == expected(rows)
+    assert marked.lengths.tolist() == plain.lengths.tolist()
+    assert plain.marked([]) is plain
+    assert as_table(Postings.build([]).marked([])) == {}

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.search.keyword import tokenizer
-from store.search.keyword.tokenizer import EXACT, MAX_IDENTIFIER_CHARACTERS, terms
+from store.search.keyword.tokenizer import (
+    EXACT,
+    MAX_DEFINED_NAMES,
+    MAX_IDENTIFIER_CHARACTERS,
+    defined_names,
+    terms,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +69,39 @@ def test_long_runs_are_not_remembered() -> None:
     for number in range(50):
         assert terms(f"x{number}" * 400) == terms(f"x{number}" * 400)
     assert len(tokenizer._remembered) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("class Foo(Bar):\n    async def send(self):\n        local = 1\n", {"Foo", "send"}),
+        ("LIMIT: int = 3\nname = other\nname == 4\n", {"LIMIT", "name"}),
+        ('"""A class that waits.\n\nclass of its own kind\n"""', set()),
+        ("func (c *Command) Execute() error {\ntype Flag struct {\n", {"Execute", "Flag"}),
+        ("public int parse(String text) throws Bad {\n  } else if (x) {\n", {"parse"}),
+        ("export const baz = () => 1\nexport async function bar(a) {\n", {"baz", "bar"}),
+        ("  render() {\n    while (x) {\n", {"render"}),
+        ("pub(crate) fn hey<T>(x: T) -> Y {\npub trait Seen {\n", {"hey", "Seen"}),
+        ("def self.call(env)\nmodule Rack\n", {"call", "Rack"}),
+        ("interface Adapter extends Other\nstruct of nodes is here", {"Adapter"}),
+        ("call(a)\nreturn value\n", set()),
+    ],
+)
+def test_lines_define_names(content: str, names: set[str]) -> None:
+    """The forms of definitions in common languages are read; mentions are not definitions."""
+    assert defined_names(None, content) == names
+
+
+def test_a_symbol_defines_its_last_names() -> None:
+    """Each unit that a symbol lists is defined, without the names around it."""
+    assert defined_names("Foo.bar, Foo.baz", "") == {"bar", "baz"}
+    assert defined_names("std::vector", "") == {"vector"}
+
+
+def test_defined_names_are_bounded() -> None:
+    """A text of definitions alone gives a limited number of names, and takes no time in square."""
+    assert len(defined_names(None, "".join(f"n{i} = 1\n" for i in range(1000)))) == (
+        MAX_DEFINED_NAMES
+    )
+    for hostile in ("public " * 20_000, "a<b> " * 20_000 + "(", "f(a " * 20_000, "\t" * 100_000):
+        assert len(defined_names(None, f"{{\n{hostile}")) <= MAX_DEFINED_NAMES
