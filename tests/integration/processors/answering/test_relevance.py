@@ -206,7 +206,7 @@ async def test_an_answer_is_reranked_and_its_cost_entered(
     """A worker reranks answers, marks those without a fitting result, and enters the costs."""
     rerank = {"model": MODEL, "base_url": server.base_url, "candidates": 10, "timeout": 20}
     async with headrace(redis_url, database, rerank=rerank) as running:
-        await running.change("a.md", "Where a river is wide, reeds grow.")
+        await running.change("a.md", "Where is the river wide? The river is wide at the reeds.")
         await running.change("b.md", "Where is the weir? A weir beside a weir.")
         question = "where is the river wide"
         plain = await running.client.ask("docs", question, rerank=False)
