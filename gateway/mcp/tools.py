@@ -65,6 +65,7 @@ class Search(Arguments):
     ]
     limit: Annotated[int, Field(ge=1, le=50)] = 8
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    group: Literal["document", "chunk"] = "document"
     regex: bool = False
     after: Annotated[str, Field(max_length=16_384, description="`next` of an exact search.")] = ""
     kinds: Annotated[

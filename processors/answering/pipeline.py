@@ -1,4 +1,4 @@
-"""Pipeline of questions: fresh → embed → search → fuse → assemble → reply.
+"""Pipeline of questions: fresh → embed → search → fuse → diversify → group → assemble → reply.
 
 The generation is chosen once, when the index is fresh enough: its models embed the question, its
 chunks are searched, and its rows are cited.
@@ -30,13 +30,15 @@ from events.models import (
 from events.streams.replies import Replies
 from processors.admission import Limits
 from processors.answering.definitions import names_in, promotions
+from processors.answering.diversity import DIVERSE_CHUNKS, diversified
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
-from processors.answering.fusion import fuse
+from processors.answering.fusion import Fused, fuse
 from processors.answering.query_text import searchable, with_operators
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
+from processors.answering.units import passages_of
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits, traces
@@ -211,27 +213,45 @@ class Answering:
                 candidates,
                 mode=query.mode,
                 weights=query.weights,
-                limit=query.limit,
+                limit=len(candidates.places) or query.limit,
                 min_similarity=query.min_similarity,
                 promotions=promotions(names, candidates.named),
             )
         stopwatch.lap("fuse")
-        results, context = await self._assembler.assemble(
-            query, ranked, generation, candidates.term_weights
+        if query.diversity:
+            ranked = await self._diversified(ranked, query, generation)
+        passages = passages_of(
+            ranked, candidates.places, query.limit, by_document=query.group == "document"
+        )
+        assembled = await self._assembler.assemble(
+            query, passages, generation, candidates.term_weights
         )
         stopwatch.lap("assemble")
         answer = self._answered(
             question,
             generation,
             candidates.timings_ms,
-            results=results,
-            context=context,
+            results=assembled.results,
+            context=assembled.context,
             coverage=candidates.coverage,
             searched_chunks=candidates.searched_chunks,
             degraded=candidates.degraded,
             corrections=dict(candidates.corrections),
         )
-        return answer, 0 < len(results) == len(ranked)
+        return answer, assembled.is_complete
+
+    @staged("diversify")
+    async def _diversified(
+        self, ranked: Sequence[Fused], query: Query, generation: Generation
+    ) -> list[Fused]:
+        """Put the best chunks into the order of their marginal relevance."""
+        best = ranked[:DIVERSE_CHUNKS]
+        stored = await self._search.vectors(
+            generation, query.agent, [chunk.chunk_id for chunk in best]
+        )
+        vectors = [stored.get(chunk.chunk_id) for chunk in best]
+        scores = [chunk.score for chunk in best]
+        return [*diversified(best, scores, vectors, query.diversity), *ranked[len(best) :]]
 
     def _answered(
         self,
