@@ -72,7 +72,7 @@ class Passage:
 
     @property
     def has_gap(self) -> bool:
-        """Whether chunks between those that the question found belong to the passage."""
+        """True if chunks between those that the question found belong to the passage."""
         return len(self.ordinals) > len(self.places)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from events.client.client import Client
 from events.client.questions import QueryRefused
 from events.models import SearchResult
@@ -102,13 +104,9 @@ async def _check_contexts(client: Client) -> None:
         assert len(blocks) == 1, "neighbours are joined under one citation"
         lines = [line for line in blocks[0].split("\n") if "weir_" in line]
         assert lines == sorted(lines, key=lambda line: int(line.split("level ")[1]))
-    try:
+    with pytest.raises(QueryRefused, match="o200k_base") as refusal:
         await client.ask("docs", question, context_tokens=100, context_tokenizer="none-such")
-    except QueryRefused as refusal:
-        assert refusal.problem.type == "UsageError"
-        assert "o200k_base" in refusal.problem.detail
-    else:
-        raise AssertionError("an unknown tokenizer was accepted")
+    assert refusal.value.problem.type == "UsageError"
 
 
 async def _check_diversity(client: Client) -> None:
