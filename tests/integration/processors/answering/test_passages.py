@@ -56,7 +56,7 @@ async def test_answers_have_whole_units(redis_url: str, database: Database) -> N
 
 async def _check_units(client: Client) -> None:
     for mode in ("hybrid", "keyword", "vector"):
-        answer = await client.ask("docs", "weir_50 gauge_52 weir_58", mode=mode)  # type: ignore[arg-type]
+        answer = await client.ask("docs", "weir_50 gauge_52 weir_58", mode=mode)
         of_function = [result for result in answer.results if "flow" in _names(result)]
         assert len(of_function) == 1, mode
         assert answer.degraded == ()
