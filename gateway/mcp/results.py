@@ -141,12 +141,13 @@ def _passage(
         passage["link"] = citation.permalink
     if with_places and result.definition:
         passage["definition"] = [
-            f"{lines.start_line}: {' '.join(lines.text.split())[:_LONGEST_NAME]}"
+            _line(f"{lines.start_line}: {' '.join(lines.text.split())[:_LONGEST_NAME]}")
             for lines in result.definition
         ]
     if with_places and result.other_matches:
         passage["also"] = [
-            f"{match.place} {match.name[:_LONGEST_NAME]}".rstrip() for match in result.other_matches
+            _line(f"{match.place} {match.name[:_LONGEST_NAME]}".rstrip())
+            for match in result.other_matches
         ]
     content = _whole_lines(result.content, characters, may_cut_line=may_cut_line)
     passage["content"] = content
