@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 __all__ = ["Signature", "owners_of", "signature_of", "symbols_of"]
@@ -24,6 +25,9 @@ _KEYWORDS = (
     r"let|macro_rules!|message|mixin|module|namespace|object|package|proc|procedure|protocol|record|"
     r"service|struct|sub|table|trait|type|union|val|var|view"
 )
+_DEFINES = re.compile(rf"\s*#?\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?!\w)\*?(?:\s*\([^)]*\))?")
+_BEFORE_NAME = re.compile(r"[^=(\"']*")
+_PARAMETERS = re.compile(r"\s*[(<={:\[]")
 _STATEMENT = re.compile(
     r"\s*(await|case|defer|elif|else|for|go|if|new|return|switch|throw|try|while|with|yield)\b"
 )
@@ -66,24 +70,50 @@ def signature_of(content: str, name: str, first_line: int = 1) -> Signature | No
     if not own:
         return None
     lines = content.split("\n")
-    keyword = re.compile(
-        rf"\s*#?\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?!\w)\*?(?:\s*\([^)]*\))?"
-        rf"[^=(\"']*?(?<!\w){re.escape(own)}(?!\w)"
-    )
-    parameters = re.compile(rf"[^=(\"']*?(?<!\w){re.escape(own)}\s*[(<={{:\[]")
-    code = [row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line)]
-    row = next((row for row in code if keyword.match(lines[row][:_LONGEST_LINE])), None)
+    named = [
+        row
+        for row, line in enumerate(lines)
+        if own in line and line.strip() and not _COMMENT.match(line)
+    ]
+    row = next((row for row in named if _defines(lines[row][:_LONGEST_LINE], own)), None)
     if row is None:
-        beginning = (row for row in code[:_FIRST_LINES] if _has_body(lines, row, parameters))
-        row = next(beginning, None)
+        code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
+        beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
+        row = next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
     if row is None:
         return None
     return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
 
 
-def _has_body(lines: Sequence[str], row: int, parameters: re.Pattern[str]) -> bool:
+def _defines(line: str, name: str) -> bool:
+    """Return whether a keyword of definitions precedes the name in a line."""
+    keyword = _DEFINES.match(line)
+    return keyword is not None and _end_of_name(line, name, keyword.end()) is not None
+
+
+def _end_of_name(line: str, name: str, start: int = 0) -> int | None:
+    """Return the end of a name in a line, before any value or parameters. None if it has none."""
+    before = _BEFORE_NAME.match(line, start)
+    limit = (before.end() if before else start) + 1
+    at = line.find(name, start)
+    while 0 <= at < limit:
+        end = at + len(name)
+        is_word = not _is_word(line[at - 1 : at]) and not _is_word(line[end : end + 1])
+        if is_word:
+            return end
+        at = line.find(name, at + 1)
+    return None
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _has_body(lines: Sequence[str], row: int, name: str) -> bool:
     """Return whether a line names the unit, and the body of a unit follows its signature."""
-    if _STATEMENT.match(lines[row]) or not parameters.match(lines[row][:_LONGEST_LINE]):
+    line = lines[row][:_LONGEST_LINE]
+    end = None if _STATEMENT.match(line) else _end_of_name(line, name)
+    if end is None or not _PARAMETERS.match(line, end):
         return False
     signature = _whole(lines[row : row + _MOST_LINES])
     below = lines[row + len(signature) : row + len(signature) + 1]
