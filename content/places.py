@@ -8,7 +8,7 @@ from typing import Any
 
 from content.rendition import Box, Place
 
-__all__ = ["locator_of", "rendered"]
+__all__ = ["locator_of", "rendered", "united"]
 
 _NUMBERED = re.compile(r"(?P<name>cell|slide|turns)=(?P<first>\d+)(?:-(?P<last>\d+))?")
 _CELLS = re.compile(
@@ -42,6 +42,35 @@ def locator_of(places: Sequence[Place]) -> Mapping[str, Any] | None:
     return locator or None
 
 
+def united(locators: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """Return the locator of neighbouring chunks, joined in their order, from those of each.
+
+    The line that opens a fence or a table is that of the first, the one that ends it that of the
+    last. Returns None if no chunk has a locator.
+    """
+    present = [locator for locator in locators if locator]
+    if not present:
+        return None
+    joined: dict[str, Any] = {}
+    if pages := _boxes_of_rows([row for locator in present for row in locator.get("pages", ())]):
+        joined["pages"] = pages
+    if numbers := [locator["page"] for locator in present if "page" in locator]:
+        joined["page"] = min(numbers)
+    if fragment := _united_fragment([part["fragment"] for part in present if part.get("fragment")]):
+        joined["fragment"] = fragment
+    if speakers := dict.fromkeys(name for part in present for name in part.get("speakers", ())):
+        joined["speakers"] = list(speakers)
+    if times := [time for part in present for time in part.get("times", ())]:
+        joined["times"] = [min(times), max(times)]
+    if lines := [line for part in present for line in part.get("lines", ())]:
+        joined["lines"] = [min(lines), max(lines)]
+    if permalink := next((part["permalink"] for part in present if "permalink" in part), None):
+        joined["permalink"] = permalink
+    first, last = locators[0] or {}, locators[-1] or {}
+    around = {"opening": first.get("opening"), "closing": last.get("closing")}
+    return joined | {name: line for name, line in around.items() if line} or None
+
+
 def rendered(content: str, locator: Mapping[str, Any] | None) -> str:
     """Return a chunk's text as a reader can parse it.
 
@@ -67,6 +96,12 @@ def _united_boxes(places: Iterable[Place]) -> dict[int, Box]:
             round(max(box.top, other.top), 1),
         )
     return united
+
+
+def _boxes_of_rows(rows: Iterable[Sequence[float]]) -> list[list[float]]:
+    """Join the rows of page, left, bottom, right and top of each page."""
+    places = [Place(page=int(page), box=Box(*box)) for page, *box in rows]
+    return [[page, *box] for page, box in sorted(_united_boxes(places).items())]
 
 
 def _united_fragment(fragments: Sequence[str]) -> str:

@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from events.models import QueryAnswer, SearchResult
+from content.signatures import signature_of, symbols_of
+from events.models import Kind, QueryAnswer, SearchResult
 from gateway.output import printable
 
 __all__ = ["explanation", "print_answer", "print_results"]
@@ -45,8 +46,8 @@ def print_results(
     """
     for number, result in enumerate(results, start=1):
         head = _head(number, result, explain=explain)
-        snippet = _best_lines(result, question, colour=console.is_terminal)
-        console.print(Group(*head, snippet, Text()))
+        lines = _best_lines(result, question, colour=console.is_terminal)
+        console.print(Group(*head, *lines, *_other_matches(result), Text()))
 
 
 def explanation(result: SearchResult) -> str:
@@ -78,10 +79,29 @@ def _head(number: int, result: SearchResult, *, explain: bool) -> list[Renderabl
     return parts
 
 
-def _best_lines(result: SearchResult, question: str, *, colour: bool) -> RenderableType:
+def _best_lines(result: SearchResult, question: str, *, colour: bool) -> list[RenderableType]:
+    """The lines that share most words with the question, below the definition they are within."""
     first, lines = _window(result.content, question)
     lexer = result.language or Syntax.guess_lexer(result.citation.uri)
-    return _snippet(lexer, result.citation.start_line + first, lines, colour=colour)
+    start = result.citation.start_line + first
+    above = [
+        (lines.start_line, printable(lines.text).split("\n")) for lines in result.definition or ()
+    ]
+    names = symbols_of(result.citation.symbol)
+    if not above and first and result.kind is Kind.CODE and len(names) == 1:
+        signature = signature_of(result.content, names[0], result.citation.start_line)
+        if signature is not None and signature.line < start:
+            above = [(signature.line, printable(signature.text).split("\n"))]
+    parts = [_snippet(lexer, line, [*texts], colour=colour) for line, texts in above]
+    if above:
+        parts.append(Text(f"{'…':>7}", style="dim"))
+    return [*parts, _snippet(lexer, start, lines, colour=colour)]
+
+
+def _other_matches(result: SearchResult) -> Iterator[RenderableType]:
+    """One line for each other match, with its place and name."""
+    for match in result.other_matches or ():
+        yield Text(f"   also {match.place}  {printable(match.name)}".rstrip(), style="dim")
 
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:

@@ -24,6 +24,7 @@ __all__ = [
     "METADATA_BYTES",
     "METADATA_ENTRIES",
     "NAME_CHARACTERS",
+    "OTHER_MATCHES",
     "PLACE_CHARACTERS",
     "QUERY_CHARACTERS",
     "QUERY_DEADLINE",
@@ -68,5 +69,8 @@ CONTEXT_LINES = 20
 """Most lines before and after a match of an exact search."""
 
 PLACE_CHARACTERS = 16_384
+OTHER_MATCHES = 10
+"""Most other matches of one result."""
+
 WARNINGS = 16
 WARNING_CHARACTERS = 300

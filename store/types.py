@@ -18,6 +18,8 @@ from runtime.errors import PreconditionFailed, SourceConflict
 __all__ = [
     "Applied",
     "Candidates",
+    "ChunkPart",
+    "ChunkPlace",
     "ChunkRow",
     "ChunkWrite",
     "DocumentWrite",
@@ -172,12 +174,33 @@ class NamedChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Place of a chunk in its document; ``ordinal`` counts the document's chunks from 0.
+
+    Lines count from 1, both ends included. ``is_code``: the document is code, so that ``symbol`` is
+    the qualified name of a unit, or several names with commas between.
+    """
+
+    document_id: int
+    ordinal: int
+    start_line: int
+    end_line: int
+    tokens: int
+    page: int | None = None
+    symbol: str | None = None
+    heading_path: tuple[str, ...] = ()
+    is_code: bool = False
+    is_example: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """Chunk ids with raw scores, best first, for each retriever; visible to the agent and filtered.
 
     ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded``: retrievers that failed
     or are incomplete. ``corrections``: query term → indexed term used instead.
-    ``documents``: chunk id → document id; an absent chunk counts as a document of its own.
+    ``documents``: chunk id → document id; an absent chunk counts as a document of its own. It is
+    empty if only one retriever returned chunks. ``places``: chunk id → its place, as far as known.
     ``pending``: ids of candidates that have no vector yet. ``coverage``: share (0 to 1) of the
     chunks that have a vector, among those that pass the filters. ``compared``: cosine similarity of
     the candidates that only the keyword retriever returned, if requested, and of the definitions
@@ -199,6 +222,23 @@ class Candidates:
     searched_chunks: int | None = None
     term_weights: Mapping[str, float] = field(default_factory=dict)
     named: Mapping[int, NamedChunk] = field(default_factory=dict)
+    places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPart:
+    """Text of a chunk with its place. ``locator``: see ``ChunkWrite``."""
+
+    chunk_id: int
+    document_id: int
+    ordinal: int
+    start_line: int
+    end_line: int
+    tokens: int
+    symbol: str | None
+    heading_path: tuple[str, ...]
+    content: str
+    locator: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +267,7 @@ class ChunkRow:
     tokens: int
     language: str | None = None
     surroundings: str = ""
+    ordinal: int = 0
 
 
 def locator_text(locator: Mapping[str, Any] | None) -> str | None:

@@ -185,9 +185,12 @@ class Client(DocumentMethods):
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
         context_tokens: int | None = None,
+        context_tokenizer: str | None = None,
         min_similarity: float | None = None,
         rerank: bool = True,
         min_relevance: float | None = None,
+        group: Literal["chunk", "document"] = "chunk",
+        diversity: float = 0.0,
         timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
         """Return the answer of the worker that takes the question.
@@ -213,11 +216,16 @@ class Client(DocumentMethods):
             max_wait: longest wait for ``min_event`` before a stale answer is returned.
             explain: add an explanation to each result.
             context_tokens: also assemble a context of this many tokens.
+            context_tokenizer: tokenizer that counts them, or an OpenAI model that uses it, such as
+                ``o200k_base`` or ``gpt-4o``. The default is that of the embedding model.
             min_similarity: least cosine similarity of a result to the question, 0 to 1. A chunk
                 without a vector is not a result then. Not for the mode ``keyword``.
             rerank: let the workers' reranker, if they have one, order the results.
             min_relevance: least relevance of a result by the reranker, 0 to 1. An answer without
                 results is marked ``weak`` then.
+            group: with ``document``, each result is the best passage of a document, with the places
+                of its other matches, and ``limit`` counts documents.
+            diversity: 0 to 1; the higher, the more the results differ from each other. 0 is off.
             timeout: deadline of the query.
 
         Raises:
@@ -244,9 +252,12 @@ class Client(DocumentMethods):
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,
             "context_tokens": context_tokens,
+            "context_tokenizer": context_tokenizer,
             "min_similarity": min_similarity,
             "rerank": rerank,
             "min_relevance": min_relevance,
+            "group": group,
+            "diversity": diversity,
         }
         return await self._ask(project, agent, query, timeout)
 

@@ -23,7 +23,7 @@ from runtime.settings import Settings
 if TYPE_CHECKING:
     from gateway.line_view import LinePrinter
 
-__all__ = ["Mode", "command", "grep"]
+__all__ = ["Group", "Mode", "command", "grep"]
 
 _NO_MATCH = 1
 _FAILED = 2
@@ -48,10 +48,20 @@ class AskMode(StrEnum):
     EXACT = "exact"
 
 
+class Group(StrEnum):
+    """Results of an answer: each passage, or the best passage of each document."""
+
+    CHUNK = "chunk"
+    DOCUMENT = "document"
+
+
 def command(
     text: Annotated[str, typer.Argument(help="The question, at most 2,000 characters.")],
     project: ProjectOption = "default",
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
+    group: Annotated[
+        Group, typer.Option(help="One result per document, or per passage.")
+    ] = Group.DOCUMENT,
     mode: Annotated[
         AskMode, typer.Option(help="Search by meaning, by words, both, or exactly.")
     ] = AskMode.HYBRID,
@@ -96,6 +106,10 @@ def command(
     context: Annotated[
         int | None, typer.Option(help="Also assemble a context of at most this many tokens.")
     ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="With --context: tokenizer or OpenAI model whose tokens are counted."),
+    ] = None,
     min_similarity: Annotated[
         float | None,
         typer.Option(help="Only results of at least this cosine similarity, 0 to 1."),
@@ -107,6 +121,9 @@ def command(
         float | None,
         typer.Option(help="Only results of at least this relevance by the reranker, 0 to 1."),
     ] = None,
+    diversity: Annotated[
+        float, typer.Option(help="Prefer results that differ from each other, 0 (off) to 1.")
+    ] = 0.0,
     timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
@@ -133,6 +150,9 @@ def command(
         "filters": filters,
         "explain": explain,
         "context_tokens": context,
+        "context_tokenizer": tokenizer,
+        "group": group.value,
+        "diversity": diversity,
         "min_similarity": min_similarity,
         "rerank": rerank,
         "min_relevance": min_relevance,

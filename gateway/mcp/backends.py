@@ -279,6 +279,7 @@ def _question(search: tools.Search) -> Question:
         "mode": search.mode,
         "regex": search.regex,
         "after": search.after or None,
+        "group": search.group,
         "filters": filters,
         "min_event": search.min_event or None,
     }

@@ -79,6 +79,7 @@ class RemoteBackend:
             "text": search.query,
             "limit": search.limit,
             "mode": search.mode,
+            "group": search.group,
             "filters": filters,
         }
         question |= {

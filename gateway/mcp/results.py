@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.mcp.backends import Change, Page, ProjectStatus, Text
@@ -103,11 +104,13 @@ def answer_object(
     if not answer.results:
         return head | {"truncated": False, "note": _nothing(answer.project, empty), "results": []}
 
-    def build(count: int, characters: int) -> Object:
+    def build(count: int, characters: int, *, with_places: bool = True) -> Object:
         passages: list[Object] = []
         left = characters
         for result in answer.results[:count]:
-            passages.append(_passage(result, left, may_cut_line=not passages))
+            passages.append(
+                _passage(result, left, may_cut_line=not passages, with_places=with_places)
+            )
             left = max(0, left - len(result.content))
         truncated = count < len(answer.results) or any("rest" in passage for passage in passages)
         return head | {"truncated": truncated, "results": passages}
@@ -116,11 +119,15 @@ def answer_object(
     count = len(answer.results)
     while count > 1 and not _fits(build(count, 0), max_tokens):
         count -= 1
-    size = _most(lambda size: _fits(build(count, size), max_tokens), size)
-    return _checked(build(count, size), max_tokens)
+    # the places of definitions and of other matches must not cost the only citation
+    build_last = partial(build, count, with_places=_fits(build(count, 0), max_tokens))
+    size = _most(lambda size: _fits(build_last(size), max_tokens), size)
+    return _checked(build_last(size), max_tokens)
 
 
-def _passage(result: SearchResult, characters: int, *, may_cut_line: bool) -> Object:
+def _passage(
+    result: SearchResult, characters: int, *, may_cut_line: bool, with_places: bool
+) -> Object:
     citation = result.citation
     name = citation.symbol or " > ".join(citation.heading_path) or result.title
     passage: Object = {
@@ -134,6 +141,16 @@ def _passage(result: SearchResult, characters: int, *, may_cut_line: bool) -> Ob
         passage["language"] = result.language
     if citation.permalink:
         passage["link"] = citation.permalink
+    if with_places and result.definition:
+        passage["definition"] = [
+            _line(f"{lines.start_line}: {' '.join(lines.text.split())[:_LONGEST_NAME]}")
+            for lines in result.definition
+        ]
+    if with_places and result.other_matches:
+        passage["also"] = [
+            _line(f"{match.place} {match.name[:_LONGEST_NAME]}".rstrip())
+            for match in result.other_matches
+        ]
     content = _whole_lines(result.content, characters, may_cut_line=may_cut_line)
     passage["content"] = content
     if content and result.rendered is not None:
@@ -290,8 +307,12 @@ def _answer_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         ]
         yield ""
         yield _line("  ".join(filter(None, facts)))
+        for line in passage.get("definition", ()):
+            yield _line(f"in {line}")
         if passage["content"]:
             yield from _fenced(passage["content"], passage.get("language", ""))
+        if "also" in passage:
+            yield _line(f"also: {', '.join(passage['also'])}")
         if "rest" in passage:
             yield _line(f"rest: {passage['rest']}")
     if "watermark" in shown:

@@ -65,16 +65,15 @@ class Search(Arguments):
     ]
     limit: Annotated[int, Field(ge=1, le=50)] = 8
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
+    group: Literal["document", "chunk"] = "document"
     regex: bool = False
     after: Annotated[str, Field(max_length=16_384, description="`next` of an exact search.")] = ""
     kinds: Annotated[
-        list[_SearchedKind], Field(description="`code_example` searches only code in documents.")
+        list[_SearchedKind], Field(description="`code_example`: only code in documents.")
     ] = []
     under: Annotated[str, Field(max_length=2048, description="Only uris with this prefix.")] = ""
     collections: list[str] = []
-    paths: Annotated[
-        list[str], Field(description="Patterns as in .gitignore; `!` excludes, as `!tests/`.")
-    ] = []
+    paths: Annotated[list[str], Field(description="As in .gitignore; `!tests/` excludes.")] = []
     languages: Annotated[list[str], Field(description="Of code, as `python`.")] = []
     symbols: Annotated[list[str], Field(description="Only their definitions.")] = []
     where: Annotated[
@@ -96,7 +95,7 @@ class Read(Arguments):
     uri: Uri
     start_line: Line | None = None
     end_line: Line | None = None
-    around: Annotated[Line | None, Field(description="Line to show with its surroundings.")] = None
+    around: Annotated[Line | None, Field(description="Line to show in context.")] = None
     max_tokens: MaxTokens = 5_000
 
     @property
@@ -159,7 +158,7 @@ TOOLS = {
             "search",
             Search,
             "Find passages by meaning and words, or every line with a name or error text (mode "
-            "exact). Each has its place as path:start-end, to cite and to open with `read`.",
+            "exact). Each has its place as path:start-end, to cite and `read`.",
         ),
         Tool("read", Read, "Show numbered lines of a document."),
         Tool("list", List, "List documents by uri."),
@@ -174,7 +173,7 @@ TOOLS = {
         Tool(
             "status",
             Status,
-            "Show the size and freshness of the index, or what became of a change.",
+            "Show size and freshness of the index, or the state of a change.",
         ),
     )
 }

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
-from events.models import Kind, QueryAnswer, SearchResult, Weights, first_problem
+from content.signatures import signature_of, symbols_of
+from events.models import Kind, OtherMatch, QueryAnswer, SearchResult, Weights, first_problem
 from events.streams.dead_letters import instant_of
 from gateway.knowledge import Question
 from gateway.web.highlights import Line, best_window, highlighted, word_spans
@@ -50,6 +50,7 @@ class _Question:
     limit: int
     similarity: float
     grouped: bool
+    diversity: float
     context_tokens: int
 
     @classmethod
@@ -70,6 +71,7 @@ class _Question:
             limit=int(visit.number("limit", protocol_limits.USUAL_RESULTS, 1, 50)),
             similarity=visit.number("similarity", 0, 0, 1),
             grouped=bool(visit.parameter("grouped")),
+            diversity=visit.number("diversity", 0, 0, 1),
             context_tokens=int(visit.number("context", 0, 0, protocol_limits.CONTEXT_TOKENS)),
         )
 
@@ -96,6 +98,10 @@ class _Question:
             options["weights"] = Weights(vector=meaning, keyword=round(1 - meaning, 2))
         if self.similarity and self.mode not in {"keyword", "exact"}:
             options["min_similarity"] = self.similarity
+        if self.grouped:
+            options["group"] = "document"
+        if self.diversity:
+            options["diversity"] = self.diversity
         if self.context_tokens >= _SMALLEST_CONTEXT:
             options["context_tokens"] = self.context_tokens
         return Question(**options)
@@ -116,6 +122,7 @@ class _Question:
             "limit": self.limit,
             "similarity": self.similarity or None,
             "grouped": "1" if self.grouped else "",
+            "diversity": self.diversity or None,
             "context": self.context_tokens or None,
         }
         return {"project": project, "q": self.text} | {
@@ -131,6 +138,15 @@ class _ScorePart:
     rank: int | None
     score: str
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """An other match of a result: its lines or page, its name, and the address of its lines."""
+
+    place: str
+    name: str
+    href: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +170,8 @@ class Result:
     lines: Sequence[Line]
     hidden_lines: int
     below: Sequence[Markup]
+    definition: Sequence[Line]
+    other_matches: Sequence[_Match]
     score_parts: Sequence[_ScorePart]
     terms: Sequence[tuple[str, float]]
     explanation: str
@@ -209,14 +227,9 @@ def results_of(answer: QueryAnswer, question: str) -> list[Result]:
 
 def _answer_values(visit: Visit, question: _Question, answer: QueryAnswer) -> dict[str, Any]:
     results = results_of(answer, question.text)
-    groups: Iterable[tuple[str, Sequence[Result]]] = [("", results)]
-    if question.grouped:
-        order = {uri: at for at, uri in reversed([*enumerate(r.uri for r in results)])}
-        ranked = sorted(results, key=lambda result: order[result.uri])
-        groups = [(uri, [*rows]) for uri, rows in groupby(ranked, key=lambda row: row.uri)]
     return {
         "answer": answer,
-        "groups": groups,
+        "results": results,
         "as_of": _as_of(answer),
         "stages": _stages(answer.timings_ms),
         "notes": _notes(answer),
@@ -245,17 +258,12 @@ def _result(
         spans=spans,
     )
     above, _, below = (result.rendered or content).rpartition(content)
-    href = address(
-        "/document",
-        project=project,
-        uri=source.uri,
-        lines=f"{source.start_line}-{source.end_line}",
-    )
+    others = result.other_matches or ()
     return Result(
         number=number,
         uri=source.uri,
         place=source.place,
-        href=f"{href}#L{source.start_line}",
+        href=_lines_address(project, source.uri, source.start_line, source.end_line),
         name=source.symbol or " > ".join(source.heading_path),
         kind=result.kind.value,
         title=result.title or "",
@@ -267,6 +275,8 @@ def _result(
         lines=lines[window.start :],
         hidden_lines=content.count("\n") + 1 - len(window),
         below=_around(below),
+        definition=_definition(result, source.start_line + window.start),
+        other_matches=[_other_match(match, project, source.uri) for match in others],
         score_parts=_score_parts(result, largest),
         terms=terms,
         explanation=explanation,
@@ -276,6 +286,29 @@ def _result(
 
 def _around(text: str) -> list[Markup]:
     return [line.html for line in highlighted(text.strip("\n"), "", "text")] if text else []
+
+
+def _lines_address(project: str, uri: str, first: int, last: int) -> str:
+    return address("/document", project=project, uri=uri, lines=f"{first}-{last}") + f"#L{first}"
+
+
+def _definition(result: SearchResult, first_shown: int) -> list[Line]:
+    """Lines of the definition that the shown lines are within, unless these have it."""
+    source = result.citation
+    parts = [(lines.start_line, lines.text) for lines in result.definition or ()]
+    names = symbols_of(source.symbol)
+    if not parts and result.kind is Kind.CODE and len(names) == 1:
+        signature = signature_of(result.content, names[0], source.start_line)
+        if signature is not None and signature.line < first_shown:
+            parts = [signature]
+    return [
+        line for first, text in parts for line in highlighted(text, source.uri, "code", first=first)
+    ]
+
+
+def _other_match(match: OtherMatch, project: str, uri: str) -> _Match:
+    href = _lines_address(project, uri, match.start_line, match.end_line)
+    return _Match(match.place, match.name, href)
 
 
 def _explanation(
@@ -380,6 +413,11 @@ def _commands(visit: Visit, question: _Question) -> dict[str, str]:
         body["limit"] = question.limit
         words += ["--limit", str(question.limit)]
         python.append(f"limit={question.limit}")
+    if question.grouped:
+        body["group"] = "document"
+        python.append("group='document'")
+    else:
+        words += ["--group", "chunk"]
     base = str(visit.request.base_url).rstrip("/")
     curl = [
         "curl",

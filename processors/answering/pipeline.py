@@ -1,4 +1,6 @@
-"""Pipeline of questions: fresh → embed → search → fuse → rerank → assemble → reply.
+"""Pipeline of questions: from a fresh index to one reply.
+
+fresh → embed → search → fuse → rerank → diversify → group → assemble → reply
 
 The generation is chosen once, when the index is fresh enough: its models embed the question, its
 chunks are searched, and its rows are cited.
@@ -32,14 +34,16 @@ from events.streams.replies import Replies
 from processors.admission import Limits
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
 from processors.answering.definitions import names_in, promotions
+from processors.answering.diversity import DIVERSE_CHUNKS, diversified
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
-from processors.answering.fusion import fuse
+from processors.answering.fusion import Fused, fuse
 from processors.answering.query_text import searchable, with_operators
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
+from processors.answering.units import passages_of
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits, traces
@@ -229,7 +233,7 @@ class Answering:
                 candidates,
                 mode=query.mode,
                 weights=query.weights,
-                limit=max(query.limit, reranked_chunks),
+                limit=max(len(candidates.places) or query.limit, reranked_chunks),
                 min_similarity=query.min_similarity,
                 spreads=spreads_of(generation),
                 promotions=promotions(names, candidates.named),
@@ -245,30 +249,52 @@ class Answering:
                 question.left,
             )
             stopwatch.lap("rerank")
-        chunks = order.chunks[: query.limit]
+        ranked = list(order.chunks)
+        if query.diversity:
+            ranked = await self._diversified(ranked, query, generation)
+        passages = passages_of(
+            ranked, candidates.places, query.limit, by_document=query.group == "document"
+        )
         confidence = None
         if candidates.coverage == 1:
             best = {model: hits[0][1] for model, hits in candidates.vector.items() if hits}
             confidence = confidence_of(generation.calibration, query.text, best)
-        results, context = await self._assembler.assemble(
-            query, chunks, generation, candidates.term_weights
+        assembled = await self._assembler.assemble(
+            query, passages, generation, candidates.term_weights
         )
         stopwatch.lap("assemble")
         answer = self._answered(
             question,
             generation,
             candidates.timings_ms,
-            results=results,
-            context=context,
+            results=assembled.results,
+            context=assembled.context,
             coverage=candidates.coverage,
             searched_chunks=candidates.searched_chunks,
             degraded=candidates.degraded + ("rerank",) * order.is_degraded,
             confidence=confidence,
-            weak=(order.is_filtered and not chunks)
+            weak=(order.is_filtered and not passages)
             or (confidence is not None and confidence < WEAK_BELOW),
             corrections=dict(candidates.corrections),
         )
-        return answer, 0 < len(results) == len(chunks)
+        return answer, assembled.is_complete
+
+    @staged("diversify")
+    async def _diversified(
+        self, ranked: Sequence[Fused], query: Query, generation: Generation
+    ) -> list[Fused]:
+        """Put the best chunks into the order of their marginal relevance.
+
+        If the best were reranked, the others are not comparable with them, and stay behind.
+        """
+        reranked = [chunk for chunk in ranked if chunk.reranked is not None]
+        best = (reranked or ranked)[:DIVERSE_CHUNKS]
+        stored = await self._search.vectors(
+            generation, query.agent, [chunk.chunk_id for chunk in best]
+        )
+        vectors = [stored.get(chunk.chunk_id) for chunk in best]
+        scores = [chunk.score if chunk.reranked is None else chunk.reranked for chunk in best]
+        return [*diversified(best, scores, vectors, query.diversity), *ranked[len(best) :]]
 
     def _answered(
         self,

@@ -1,9 +1,9 @@
-"""Assembly of results with citations, and of a context that fits a token budget."""
+"""Assembly of results with citations, and of the context if a question asks for one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
 from urllib.parse import quote
@@ -12,107 +12,161 @@ from content.places import rendered
 from events.models import (
     Citation,
     Kind,
+    OtherMatch,
     PageBox,
     Query,
     RetrieverScore,
     Scores,
     SearchResult,
+    SourceLines,
     Span,
     TermMatch,
 )
-from processors.answering.fusion import Fused
+from processors.answering.context_builder import Block, ContextBuilder
+from processors.answering.passage_texts import PassageText, texts_of
+from processors.answering.units import Passage
+from processors.chunking.types import CountTokens
+from runtime import protocol_limits
 from runtime.traces import staged
 from store.generations.catalog import Generation
-from store.search.exact import Passage
+from store.search import exact
 from store.search.keyword.spans import places_of
 from store.search.keyword.tokenizer import terms
 from store.search.keyword.writer import about_chunk, about_document
 from store.search.search import Search
 from store.types import ChunkRow
 
-__all__ = ["Assembler", "permalink"]
+__all__ = ["Assembled", "Assembler", "permalink"]
 
-CountTokens = Callable[[Sequence[str]], list[int]]
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """Results in rank order, and the context if the query asks for one.
+
+    ``is_complete`` is false if a passage is missing because its best chunk was deleted.
+    """
+
+    results: tuple[SearchResult, ...]
+    context: str | None
+    is_complete: bool
 
 
 class Assembler:
-    """Fetches the chunks of an answer and cites the source of each."""
+    """Fetches the passages of an answer and cites the source of each."""
 
     def __init__(self, search: Search, count_tokens: CountTokens) -> None:
         self._search = search
-        self._count_tokens = count_tokens
+        self._context_builder = ContextBuilder(count_tokens)
 
     @staged("assemble")
     async def assemble(
         self,
         query: Query,
-        ranked: Sequence[Fused],
+        passages: Sequence[Passage],
         generation: Generation,
         term_weights: Mapping[str, float] = {},
-    ) -> tuple[tuple[SearchResult, ...], str | None]:
-        """Return results in rank order, and the context, or None if the query asks for none.
+    ) -> Assembled:
+        """Return results for passages.
 
-        A chunk that was deleted since it was retrieved is left out. ``term_weights``: weights of
-        the terms that an explanation looks for in each chunk.
+        A passage whose best chunk was deleted since it was ranked is left out. ``term_weights``:
+        weights of the terms that an explanation looks for in each passage.
+
+        Raises:
+            UsageError: the query names a tokenizer that does not exist.
         """
-        ids = [chunk.chunk_id for chunk in ranked]
-        rows = await self._search.rows(generation, query.agent, ids)
+        has_context = query.context_tokens is not None
+        others = [other for passage in passages for other in passage.others if has_context]
+        texts = await texts_of(self._search, generation, query.agent, [*passages, *others])
         contexts: Mapping[int, str] = {}
         if query.explain and generation.recipe.context:
+            ids = [passage.best.chunk_id for passage in passages]
             contexts = await self._search.contexts(generation, query.agent, ids)
+        text_of = {text.row.chunk_id: text for text in texts}
+        shown = [
+            text for passage in passages if (text := text_of.get(passage.best.chunk_id)) is not None
+        ]
         results = tuple(
-            _result(
-                rows[chunk.chunk_id],
-                chunk,
-                term_weights if query.explain else None,
-                contexts.get(chunk.chunk_id, ""),
-            )
-            for chunk in ranked
-            if chunk.chunk_id in rows
+            _result(text, query, term_weights, contexts.get(text.row.chunk_id, ""))
+            for text in shown
         )
-        if query.context_tokens is None:
-            return results, None
-        return results, self._context(results, query.context_tokens)
+        context = None
+        if query.context_tokens is not None:
+            context = await self._context_builder.build(
+                _blocks(shown, text_of), query.context_tokens, query.context_tokenizer
+            )
+        return Assembled(results, context, 0 < len(results) == len(passages))
 
     @staged("assemble")
     async def assemble_lines(
-        self, query: Query, passages: Sequence[Passage], generation: Generation
+        self, query: Query, found_lines: Sequence[exact.Passage], generation: Generation
     ) -> tuple[tuple[SearchResult, ...], str | None]:
         """Return a result for each passage of an exact search, and the context as ``assemble``."""
-        ids = [passage.chunk_id for passage in passages]
+        ids = [passage.chunk_id for passage in found_lines]
         rows = await self._search.rows(generation, query.agent, ids)
+        present = [passage for passage in found_lines if passage.chunk_id in rows]
         results = tuple(
-            _lines_result(rows[passage.chunk_id], passage, query.text)
-            for passage in passages
-            if passage.chunk_id in rows
+            _lines_result(rows[passage.chunk_id], passage, query.text) for passage in present
         )
         if query.context_tokens is None:
             return results, None
-        return results, self._context(results, query.context_tokens)
+        blocks = [
+            Block(
+                number=number,
+                document_id=rows[passage.chunk_id].document_id,
+                uri=result.citation.uri,
+                ordinals=range(0),
+                start_line=result.citation.start_line,
+                end_line=result.citation.end_line,
+                place=result.citation.place,
+                text=result.rendered or result.content,
+            )
+            for number, (passage, result) in enumerate(zip(present, results, strict=True), start=1)
+        ]
+        context = await self._context_builder.build(
+            blocks, query.context_tokens, query.context_tokenizer
+        )
+        return results, context
 
-    def _context(self, results: Sequence[SearchResult], budget_tokens: int) -> str:
-        """Join whole chunks in rank order, each under its citation, that fit the budget."""
-        passages = [_passage(number, result) for number, result in enumerate(results, 1)]
-        selected: list[str] = []
-        for passage, tokens in zip(passages, self._count_tokens(passages), strict=True):
-            if tokens <= budget_tokens:
-                budget_tokens -= tokens
-                selected.append(passage)
-        return "\n\n".join(selected)
+
+def _blocks(shown: Sequence[PassageText], text_of: Mapping[int, PassageText]) -> list[Block]:
+    """Blocks of results and of their other matches, by rank."""
+    numbered = [
+        (number, text)
+        for number, best in enumerate(shown, start=1)
+        for passage in (best.passage, *best.passage.others)
+        if (text := text_of.get(passage.best.chunk_id)) is not None
+    ]
+    numbered.sort(key=lambda pair: pair[1].passage.rank)
+    return [_block(number, text) for number, text in numbered]
 
 
-def _passage(number: int, result: SearchResult) -> str:
-    citation = result.citation
-    return f"[{number}] {citation.place}\n{result.rendered or result.content}"
+def _block(number: int, text: PassageText) -> Block:
+    row = text.row
+    within = [signature.text for signature in text.signatures]
+    return Block(
+        number=number,
+        document_id=row.document_id,
+        uri=row.uri,
+        ordinals=text.ordinals,
+        start_line=row.start_line,
+        end_line=row.end_line,
+        place=_citation(row).place,
+        text=rendered(row.content, row.locator),
+        within="\n".join([*within, "…"]) if within else "",
+        has_lines=row.locator is None and row.kind != Kind.CODE_EXAMPLE,
+    )
 
 
 def _result(
-    row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None, context: str
+    text: PassageText, query: Query, term_weights: Mapping[str, float], context: str
 ) -> SearchResult:
+    row, fused = text.row, text.passage.best
     scores = Scores(
         vector=fused.vector, keyword=fused.keyword, fused=fused.score, reranked=fused.reranked
     )
     readable = rendered(row.content, row.locator)
+    definition = tuple(SourceLines(start_line=at, text=lines) for at, lines in text.signatures)
+    others = text.passage.others[: protocol_limits.OTHER_MATCHES]
     return SearchResult(
         chunk_id=row.chunk_id,
         content=row.content,
@@ -124,12 +178,30 @@ def _result(
         scores=scores,
         match_type=fused.match_type,
         metadata=dict(row.metadata),
-        explanation=None if explained is None else _explanation(scores, context, fused.defines),
-        matches=None if explained is None else _matches(row, explained, context),
+        explanation=_explanation(scores, context, fused.defines) if query.explain else None,
+        matches=_matches(row, term_weights, context) if query.explain else None,
+        chunk_ids=text.chunk_ids if len(text.chunk_ids) > 1 else None,
+        definition=definition or None,
+        other_matches=tuple(map(_other_match, others)) or None,
+        document_score=fused.score if query.group == "document" else None,
     )
 
 
-def _lines_result(row: ChunkRow, passage: Passage, pattern: str) -> SearchResult:
+def _other_match(passage: Passage) -> OtherMatch:
+    place = passage.places[passage.best.chunk_id]
+    start_line, end_line = passage.lines
+    return OtherMatch(
+        chunk_id=passage.best.chunk_id,
+        start_line=start_line,
+        end_line=end_line,
+        page=place.page,
+        symbol=place.symbol,
+        heading_path=place.heading_path,
+        score=passage.best.score,
+    )
+
+
+def _lines_result(row: ChunkRow, passage: exact.Passage, pattern: str) -> SearchResult:
     """Result with the lines of a passage alone."""
     texts = [line.text for line in passage.lines]
     starts = accumulate((len(text) + 1 for text in texts), initial=0)

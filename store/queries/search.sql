@@ -19,17 +19,33 @@ select
     d.commit,
     d.permalink_template,
     d.metadata::text as metadata,
-    c.tokens
+    c.tokens,
+    c.ordinal
 from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) offset 0) c
 cross join lateral (
     select * from documents where generation_id = $1 and id = c.document_id offset 0
 ) d
 
--- name: documents
--- The document of each chunk in $2; bare: the chunk has no vector yet.
+-- name: places
+-- Where each chunk in $2 is; bare: the chunk has no vector yet.
 select
     c.id,
     c.document_id,
+    c.ordinal,
+    c.start_line,
+    c.end_line,
+    c.tokens,
+    c.page,
+    c.symbol,
+    c.heading_path,
+    coalesce(
+        c.symbol is not null
+        and (
+            select d.kind = 'code' from documents d where d.generation_id = $1 and d.id = c.document_id
+        ),
+        false
+    ) as is_code,
+    c.is_example,
     coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as bare
 from chunks c
 left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
@@ -49,6 +65,46 @@ from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) 
 cross join lateral (
     select * from documents where generation_id = $1 and id = c.document_id offset 0
 ) d
+
+-- name: unit_parts
+-- Two kinds of chunks: those with an ordinal in $3 of the document in $2; and of the chunks above
+-- the ordinal in $5 of the document in $4 that have the name in $6, or one that begins with the
+-- prefix in $7, the first and the four nearest, of which the beginning is enough.
+select
+    c.id as chunk_id, c.document_id, c.ordinal, c.start_line, c.end_line, c.tokens, c.symbol,
+    c.heading_path, c.content, c.locator::text as locator
+from unnest($2::bigint[], $3::int[]) wanted (document_id, ordinal)
+join chunks c
+    on c.generation_id = $1
+    and c.document_id = wanted.document_id
+    and c.ordinal = wanted.ordinal
+    and not c.is_example
+union all
+select
+    n.id, n.document_id, n.ordinal, n.start_line, n.end_line, n.tokens, n.symbol, n.heading_path,
+    left(n.content, 4000), null
+from unnest($4::bigint[], $5::int[], $6::text[], $7::text[]) unit (document_id, above, name, prefix)
+cross join lateral (
+    select near.*
+    from (
+        select
+            c.*,
+            row_number() over (order by c.ordinal) as from_start,
+            row_number() over (order by c.ordinal desc) as from_end
+        from chunks c
+        where
+            c.generation_id = $1
+            and c.document_id = unit.document_id
+            and c.ordinal < unit.above
+            and not c.is_example
+            and (
+                c.symbol = unit.name
+                or starts_with(c.symbol, unit.prefix)
+                or starts_with(c.symbol, unit.name || ', ')
+            )
+    ) near
+    where near.from_start = 1 or near.from_end <= 4
+) n
 
 -- name: embedded_by
 -- The models whose vectors a generation has.

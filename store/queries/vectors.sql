@@ -38,6 +38,12 @@ where
     and e.model_id = {model_id}
     and e.chunk_id = any ($2::bigint[])
 
+-- name: stored
+-- The vectors of some chunks; those of different models are not comparable.
+select chunk_id, model_id, embedding
+from embeddings
+where generation_id = $1 and chunk_id = any ($2::bigint[])
+
 -- name: indexed
 -- The nearest by HNSW among chunks under the watermark, and every later one compared. Project,
 -- model and watermark are literals: with parameters, a generic plan can't prove that the partial

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from time import perf_counter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import asyncpg
+import numpy as np
+import numpy.typing as npt
 import structlog
 
 from events.models import Filters
@@ -32,18 +34,41 @@ from store.search.vector_retriever import (
     StoredModels,
     VectorRetriever,
 )
-from store.types import Candidates, ChunkRow, NamedChunk, SearchRequest
+from store.types import (
+    Candidates,
+    ChunkPart,
+    ChunkPlace,
+    ChunkRow,
+    NamedChunk,
+    SearchRequest,
+)
 
-__all__ = ["EF_SEARCH", "Search"]
+__all__ = ["EF_SEARCH", "Search", "UnitBeginning"]
 
 log = structlog.get_logger(__name__)
 
 EF_SEARCH = 100
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
+_VECTORS = named("vectors")
+
+_PLACE_COLUMNS = tuple(column.name for column in fields(ChunkPlace))
 
 Result = TypeVar("Result")
 Similar = dict[str, list[tuple[int, float]]]
+
+
+class UnitBeginning(NamedTuple):
+    """A unit whose beginning is looked for above the chunk ``ordinal`` of a document.
+
+    The unit itself has the symbol ``name``; units inside it have symbols that begin with
+    ``prefix``.
+    """
+
+    document_id: int
+    ordinal: int
+    name: str
+    prefix: str
 
 
 @dataclass
@@ -157,10 +182,12 @@ class Search:
                 run.fail()
         # if the look-up fails, no keyword candidate may count as dissimilar
         unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
-        chunk_ids = _to_fuse(vector, keyword)
-        (documents, pending), named_chunks = await asyncio.gather(
+        both = bool(keyword.ranked) and any(vector.values())
+        candidate_ids = _ids(vector, keyword)
+        placed_ids = list(candidate_ids | keyword.definitions)
+        (places, pending), named_chunks = await asyncio.gather(
             run.retrieve(
-                "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
+                "documents", self._places(generation, request.agent, placed_ids), ({}, unknown)
             ),
             run.retrieve("definitions", self._named(generation, request, vector, keyword), {}),
         )
@@ -168,8 +195,10 @@ class Search:
         return Candidates(
             vector=vector,
             keyword=keyword.ranked,
-            documents=documents,
-            pending=pending,
+            documents={at: places[at].document_id for at in candidate_ids & places.keys()}
+            if both
+            else {},
+            pending=pending if both else frozenset(),
             coverage=run.coverage,
             compared=compared,
             searched_chunks=await counting.number(),
@@ -177,6 +206,7 @@ class Search:
             corrections=keyword.corrections,
             term_weights=keyword.weights,
             named=named_chunks,
+            places=places,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
@@ -212,16 +242,45 @@ class Search:
             rows = await connection.fetch(_CONTEXTS, generation.id, list(chunk_ids))
         return {row["chunk_id"]: row["context"] for row in rows}
 
-    async def _documents(
+    async def unit_parts(
+        self,
+        generation: Generation,
+        agent: str | None,
+        ordinals: Collection[tuple[int, int]],
+        beginnings: Collection[UnitBeginning],
+    ) -> list[ChunkPart]:
+        """Chunks of documents by (document id, ordinal), and those in which units may begin.
+
+        Of a chunk that is only returned because a unit may begin in it, ``content`` may be cut.
+        Deleted and invisible chunks are absent.
+        """
+        arguments = [[*column] for column in zip(*ordinals, strict=True)] or [[], []]
+        arguments += [[*column] for column in zip(*beginnings, strict=True)] or [[], [], [], []]
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_QUERIES["unit_parts"], generation.id, *arguments)
+        return [ChunkPart(**_decoded(row)) for row in rows]
+
+    async def vectors(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
-    ) -> tuple[dict[int, int], frozenset[int]]:
-        """Document id by chunk id, and the ids of the chunks that have no vector yet."""
+    ) -> dict[int, tuple[int, npt.NDArray[np.float32]]]:
+        """Model id and unit vector of some chunks by id; chunks without a vector are absent."""
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_VECTORS["stored"], generation.id, list(chunk_ids))
+        return {
+            row["chunk_id"]: (row["model_id"], row["embedding"].to_numpy().astype(np.float32))
+            for row in rows
+        }
+
+    async def _places(
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> tuple[dict[int, ChunkPlace], frozenset[int]]:
+        """Place by chunk id, and the ids of the chunks that have no vector yet."""
         if not chunk_ids:
             return {}, frozenset()
         async with self._scope(generation, agent) as connection:
-            rows = await connection.fetch(_QUERIES["documents"], generation.id, chunk_ids)
+            rows = await connection.fetch(_QUERIES["places"], generation.id, chunk_ids)
         pending = frozenset(row["id"] for row in rows if row["bare"])
-        return {row["id"]: row["document_id"] for row in rows}, pending
+        return {row["id"]: _place(row) for row in rows}, pending
 
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
@@ -294,13 +353,6 @@ class Search:
         return self._database.scope(generation.project_id, agent, generation.id)
 
 
-def _to_fuse(vector: Similar, keyword: KeywordMatches) -> list[int]:
-    """Chunk ids of both retrievers; empty if only one of them found any."""
-    if not keyword.ranked or not any(vector.values()):
-        return []
-    return list(_ids(vector, keyword))
-
-
 def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:
     """Chunk ids that any retriever returned."""
     rankings = [*vector.values(), keyword.ranked]
@@ -316,9 +368,19 @@ def _to_compare(request: SearchRequest, vector: Similar, keyword: KeywordMatches
     return [chunk_id for chunk_id in sorted(asked | keyword.definitions) if chunk_id not in similar]
 
 
+def _place(row: Mapping[str, Any]) -> ChunkPlace:
+    values = {name: row[name] for name in _PLACE_COLUMNS}
+    return ChunkPlace(**values | {"heading_path": tuple(row["heading_path"])})
+
+
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
+    values = _decoded(row)
+    values["metadata"] = json.loads(values["metadata"])
+    return ChunkRow(**values)
+
+
+def _decoded(row: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(row)
     values["heading_path"] = tuple(values["heading_path"])
-    values["metadata"] = json.loads(values["metadata"])
     values["locator"] = None if values["locator"] is None else json.loads(values["locator"])
-    return ChunkRow(**values)
+    return values

@@ -12,7 +12,14 @@ import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from events.models import Citation, QueryAnswer, Scores, SearchResult
+from events.models import (
+    Citation,
+    OtherMatch,
+    QueryAnswer,
+    Scores,
+    SearchResult,
+    SourceLines,
+)
 from gateway.mcp import tools
 from gateway.mcp.application import McpApp
 from gateway.mcp.backends import Access, Backend, Change, Document, Page, Progress, ProjectStatus
@@ -66,7 +73,26 @@ def random_answer(random_numbers: random.Random) -> QueryAnswer:
         return "\n".join(lines)
 
     count = random_numbers.randrange(1, 12)
-    return answer_of(*((f"docs/{number}.md", content()) for number in range(count)))
+    answer = answer_of(*((f"docs/{number}.md", content()) for number in range(count)))
+    results = tuple(_with_places(result, random_numbers) for result in answer.results)
+    return answer.model_copy(update={"results": results})
+
+
+def _with_places(result: SearchResult, random_numbers: random.Random) -> SearchResult:
+    """Add a definition, other matches, both or neither."""
+    definition = (
+        SourceLines(start_line=3, text="class Weir:"),
+        SourceLines(start_line=8, text="    def flow(\n        level,\u202e\n    ):" + 300 * "x"),
+    )
+    others = tuple(
+        OtherMatch(chunk_id=at, start_line=at, end_line=at, symbol=300 * "f", score=0.1)
+        for at in range(random_numbers.randrange(1, 11))
+    )
+    places = {
+        "definition": random_numbers.choice([None, definition]),
+        "other_matches": random_numbers.choice([None, others]),
+    }
+    return result.model_copy(update=places)
 
 
 class FixedBackend:

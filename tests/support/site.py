@@ -17,10 +17,12 @@ from starlette.middleware import Middleware
 from events.models import (
     Citation,
     Kind,
+    OtherMatch,
     QueryAnswer,
     RetrieverScore,
     Scores,
     SearchResult,
+    SourceLines,
 )
 from events.replays import Questions, ReplayState
 from events.streams.letter_selection import LetterCount, LetterOutcome
@@ -565,6 +567,10 @@ def _result(number: int, uri: str, text: str) -> SearchResult:
             fused=1.0 / number,
         ),
         match_type="hybrid",
+        definition=(SourceLines(start_line=1, text="class Connection:"),) if number == 1 else None,
+        other_matches=(
+            OtherMatch(chunk_id=99, start_line=3, end_line=4, symbol="Connection.close", score=0.1),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from content.places import locator_of, rendered
+from content.places import locator_of, rendered, united
 from content.rendition import Box, Place
 
 
@@ -79,3 +79,38 @@ def test_a_text_is_rendered_between_the_lines_around_it() -> None:
     assert rendered("a = 1", {"closing": "```"}) == "a = 1\n```"
     assert rendered("| 1 |", {"opening": "| a |\n|---|"}) == "| a |\n|---|\n| 1 |"
     assert rendered("text", {"page": 2}) == rendered("text", None) == "text"
+
+
+def test_locators_of_neighbours_become_one() -> None:
+    """Boxes, fragments, speakers and times are united; a fence begins and ends as its parts do."""
+    first = {
+        "pages": [[2, 72, 700, 300, 712]],
+        "page": 2,
+        "fragment": "turns=3-5",
+        "speakers": ["Ana"],
+        "times": ["2026-03-02T10:00:00", "2026-03-02T11:00:00"],
+        "lines": [3, 4],
+        "opening": "```py",
+        "closing": "```",
+    }
+    second = {
+        "pages": [[2, 80, 680, 320, 692], [3, 1, 1, 2, 2]],
+        "page": 2,
+        "fragment": "turns=9",
+        "speakers": ["Ben", "Ana"],
+        "times": ["2026-03-02T12:00:00", "2026-03-02T12:00:00"],
+        "lines": [7, 9],
+        "permalink": "https://chat.example/9",
+        "opening": "```sh",
+    }
+    assert united([first, None, second]) == {
+        "pages": [[2, 72, 680, 320, 712], [3, 1, 1, 2, 2]],
+        "page": 2,
+        "fragment": "turns=3-9",
+        "speakers": ["Ana", "Ben"],
+        "times": ["2026-03-02T10:00:00", "2026-03-02T12:00:00"],
+        "lines": [3, 9],
+        "permalink": "https://chat.example/9",
+        "opening": "```py",
+    }
+    assert united([None, None]) is None

@@ -8,7 +8,15 @@ import json
 import pytest
 from rich.console import Console
 
-from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
+from events.models import (
+    Citation,
+    Kind,
+    OtherMatch,
+    QueryAnswer,
+    Scores,
+    SearchResult,
+    SourceLines,
+)
 from events.names import Topic
 from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
@@ -74,6 +82,37 @@ def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) ->
     assert "score" not in capsys.readouterr().out
     print_results(Console(), [found("Herons nest.")], "herons", explain=True)
     assert "keyword match · score 0.500" in capsys.readouterr().out
+
+
+def test_the_definition_and_the_other_matches_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The definition is above the lines, from the answer or from the passage; matches are below."""
+    update = {
+        "kind": Kind.CODE,
+        "definition": (SourceLines(start_line=3, text="def nest(\n    month,\n):"),),
+        "other_matches": (
+            OtherMatch(chunk_id=2, start_line=40, end_line=52, symbol="Heron.fly", score=0.1),
+        ),
+    }
+    print_results(Console(), [found("    herons += 1").model_copy(update=update)], "herons")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[1:6]] == [
+        ["3", "def", "nest("],
+        ["4", "month,"],
+        ["5", "):"],
+        ["…"],
+        ["1", "herons", "+=", "1"],
+    ]
+    assert lines[6] == "   also 40-52  Heron.fly"
+    body = "\n".join(["def nest(month):", *["    swans += 1"] * 20, "    herons += 1"])
+    cited = Citation(uri="a.py", start_line=1, end_line=22, symbol="nest")
+    print_results(
+        Console(),
+        [found(body).model_copy(update={"kind": Kind.CODE, "citation": cited})],
+        "herons",
+    )
+    assert "1  def nest(month):" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("colours", ["", "0;15", "15;0"])

@@ -234,9 +234,12 @@ def ask(
     max_wait: timedelta = timedelta(seconds=5),
     explain: bool = False,
     context_tokens: int | None = None,
+    context_tokenizer: str | None = None,
     min_similarity: float | None = None,
     rerank: bool = True,
     min_relevance: float | None = None,
+    group: Literal["chunk", "document"] = "chunk",
+    diversity: float = 0.0,
     timeout: timedelta = timedelta(seconds=10),
 ) -> Call[QueryAnswer]:
     """Return the answer to a question. The agent of the API key also searches its own documents.
@@ -261,10 +264,15 @@ def ask(
         max_wait: longest wait for ``min_event`` before a stale answer is returned.
         explain: add an explanation to each result.
         context_tokens: also assemble a context of this many tokens.
+        context_tokenizer: tokenizer that counts them, or an OpenAI model that uses it, such as
+            ``o200k_base`` or ``gpt-4o``. The default is that of the embedding model.
         min_similarity: least cosine similarity of a result to the question, 0 to 1.
         rerank: let the workers' reranker, if they have one, order the results.
         min_relevance: least relevance of a result by the reranker, 0 to 1. An answer without
             results is marked ``weak`` then.
+        group: with ``document``, each result is the best passage of a document, with the places of
+            its other matches, and ``limit`` counts documents.
+        diversity: 0 to 1; the higher, the more the results differ from each other. 0 is off.
         timeout: time in which the gateway must respond, at most 60 s.
 
     Raises:
@@ -290,9 +298,12 @@ def ask(
         max_wait_ms=_ms(max_wait),
         explain=explain,
         context_tokens=context_tokens,
+        context_tokenizer=context_tokenizer,
         min_similarity=min_similarity,
         rerank=rerank,
         min_relevance=min_relevance,
+        group=group,
+        diversity=diversity,
         timeout_ms=_ms(timeout),
     )
     return Call(

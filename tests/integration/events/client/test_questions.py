@@ -169,7 +169,10 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
             "max_wait_ms": 7,
             "explain": True,
             "context_tokens": 64,
+            "context_tokenizer": "gpt-4o",
             "min_similarity": 0.25,
+            "group": "document",
+            "diversity": 0.5,
         }
     )
     assert query.model_fields_set == set(QueryFields.model_fields)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from events.models import OtherMatch, SourceLines
 from gateway.mcp import results
 from gateway.mcp.backends import Change, Document, Page, ProjectStatus, Text
 from runtime.errors import Unavailable, UsageError
@@ -143,6 +144,26 @@ def test_a_stale_and_degraded_answer_says_so_first() -> None:
     assert "degraded: vector; coverage: 0.5" in first
     assert "a=b" in first
     assert shown["stale"] is True
+
+
+def test_a_passage_shows_its_definition_and_the_other_matches() -> None:
+    """Each is one line beside the content: the call that reads it needs the lines only."""
+    answer = answer_of(("flow.py", "    total = 1"))
+    update = {
+        "definition": (SourceLines(start_line=8, text="def flow(\n    level,\n):"),),
+        "other_matches": (
+            OtherMatch(chunk_id=2, start_line=40, end_line=52, symbol="A.drain", score=0.1),
+            OtherMatch(chunk_id=3, start_line=1, end_line=1, page=4, score=0.1),
+        ),
+    }
+    results_of = tuple(result.model_copy(update=update) for result in answer.results)
+    shown = results.answer_object(answer.model_copy(update={"results": results_of}), 5_000)
+    [passage] = shown["results"]
+    assert passage["definition"] == ["8: def flow( level, ):"]
+    assert passage["also"] == ["40-52 A.drain", "page 4"]
+    text = results.render(shown)
+    assert "in 8: def flow( level, ):" in text
+    assert "also: 40-52 A.drain, page 4" in text
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
+from events.models import Citation, Kind, OtherMatch, QueryAnswer, Scores, SearchResult
 from gateway.web.questions import results_of
 
 TABLE = "| March | 4 |\n| May | 6 |"
@@ -51,3 +51,22 @@ def test_the_lines_with_most_marks_are_shown() -> None:
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert result.hidden_lines == 50 - len(numbers)
     assert sum("<mark>weir</mark>" in line.html for line in result.lines) == 2
+
+
+def test_the_definition_and_the_other_matches_are_shown() -> None:
+    """A window below the signature is preceded by it; each other match is a link to its lines."""
+    body = "\n".join(["def nest(month):", *["    swans += 1"] * 30, "    herons += 1"])
+    answer = answer_of(body, None)
+    match = OtherMatch(chunk_id=2, start_line=40, end_line=52, symbol="Heron.fly", score=0.1)
+    update = {
+        "kind": Kind.CODE,
+        "citation": Citation(uri="herons.py", start_line=7, end_line=38, symbol="nest"),
+        "other_matches": (match,),
+    }
+    results = tuple(result.model_copy(update=update) for result in answer.results)
+    [result] = results_of(answer.model_copy(update={"results": results}), "herons")
+    assert [line.number for line in result.definition] == [7]
+    assert [(match.place, match.name) for match in result.other_matches] == [("40-52", "Heron.fly")]
+    assert result.other_matches[0].href.endswith("uri=herons.py&lines=40-52#L40")
+    [whole] = results_of(answer.model_copy(update={"results": results}), "month")
+    assert whole.definition == []

@@ -11,6 +11,7 @@ import pytest
 from events.models import Query, RetrieverScore
 from processors.answering.fusion import Fused
 from processors.answering.results import Assembler, permalink
+from processors.answering.units import Passage
 from store.generations.catalog import Generation, Recipe
 from store.search.search import Search
 from store.types import ChunkRow
@@ -52,9 +53,9 @@ def _words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def _ranked(*chunk_ids: int) -> list[Fused]:
+def _ranked(*chunk_ids: int) -> list[Passage]:
     return [
-        Fused(one, 1 / place, "vector", RetrieverScore(rank=place, score=0.5), None)
+        Passage(Fused(one, 1 / place, "vector", RetrieverScore(rank=place, score=0.5), None), place)
         for place, one in enumerate(chunk_ids, 1)
     ]
 
@@ -91,8 +92,9 @@ def test_the_address_of_a_message_is_the_permalink_without_a_template() -> None:
 
 async def test_chunks_that_went_meanwhile_are_left_out() -> None:
     """A chunk that was deleted after the search is left out."""
-    results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
-    assert [one.chunk_id for one in results] == [1]
+    answer = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
+    assert [one.chunk_id for one in answer.results] == [1]
+    assert not answer.is_complete
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(1000, [1, 2, 3]), (36, [1, 3])])
@@ -103,7 +105,8 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
         for number, length in ((1, 20), (2, 30), (3, 5))
     ]
     query = _query(context_tokens=budget)
-    _, context = await Assembler(Rows(rows), _words).assemble(query, _ranked(1, 2, 3), GENERATION)
+    assembled = await Assembler(Rows(rows), _words).assemble(query, _ranked(1, 2, 3), GENERATION)
+    context = assembled.context
     assert context is not None
     assert [number for number in (1, 2, 3) if f"w{number}" in context] == kept
     assert _words([context])[0] <= budget
@@ -111,9 +114,10 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
 
 async def test_an_explanation_names_both_legs() -> None:
     """An explanation gives the rank in each retriever, or that it did not find the chunk."""
-    results, _ = await Assembler(Rows([ROW]), _words).assemble(
+    assembled = await Assembler(Rows([ROW]), _words).assemble(
         _query(explain=True), _ranked(1), GENERATION
     )
+    results = assembled.results
     assert results[0].explanation is not None
     assert "rank 1" in results[0].explanation
     assert "not among the candidates" in results[0].explanation
@@ -123,9 +127,8 @@ async def test_a_part_of_a_fence_is_rendered() -> None:
     """The content stays the source's own; the rendered form and the context are complete."""
     part = replace(ROW, content="a = 1", locator={"opening": "```py", "closing": "```"})
     assembler = Assembler(Rows([part, replace(ROW, chunk_id=2)]), _words)
-    results, context = await assembler.assemble(
-        _query(context_tokens=100), _ranked(1, 2), GENERATION
-    )
+    assembled = await assembler.assemble(_query(context_tokens=100), _ranked(1, 2), GENERATION)
+    results, context = assembled.results, assembled.context
     assert [result.content for result in results] == ["a = 1", "def flow(): ..."]
     assert [result.rendered for result in results] == ["```py\na = 1\n```", None]
     assert context is not None

@@ -1,0 +1,130 @@
+"""Signature of a unit of code: the lines that define it, found without a syntax tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+__all__ = ["Signature", "owners_of", "signature_of", "symbols_of"]
+
+_MOST_LINES = 8
+_LONGEST_LINE = 400
+_FIRST_LINES = 3
+_SEPARATORS = re.compile(r"::|\.")
+_COMMENT = re.compile(r"\s*(#(?!\s*define\b)|//|/\*|\*|--|;|\"\"\"|'''|@|\[\[?\w)")
+_MODIFIERS = (
+    r"abstract|async|case|companion|const|constexpr|create|data|declare|default|export|extern|"
+    r"final|friend|inline|inner|internal|local|open|or|override|partial|private|protected|"
+    r"pub(?:\([^)]*\))?|public|readonly|replace|sealed|static|suspend|template\s*<[^>]*>|typedef|"
+    r"unsafe|value|virtual"
+)
+_KEYWORDS = (
+    r"actor|class|contract|const|def\w*|define|enum|extension|fn|fun|func|function|impl|interface|"
+    r"let|macro_rules!|message|mixin|module|namespace|object|package|proc|procedure|protocol|record|"
+    r"service|struct|sub|table|trait|type|union|val|var|view"
+)
+_DEFINES = re.compile(rf"\s*#?\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?!\w)\*?(?:\s*\([^)]*\))?")
+_BEFORE_NAME = re.compile(r"[^=(\"']*")
+_PARAMETERS = re.compile(r"\s*[(<={:\[]")
+_STATEMENT = re.compile(
+    r"\s*(await|case|defer|elif|else|for|go|if|new|return|switch|throw|try|while|with|yield)\b"
+)
+_BODY_FOLLOWS = re.compile(r"([{:]|=>|->.*|\bwhere\b.*)\s*((#|//|/\*).*)?$")
+_BODY_BEGINS = re.compile(r"\s*(\{|:|->|=>|where\b)")
+_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+
+
+class Signature(NamedTuple):
+    """Lines that define a unit, joined by line feeds; ``line`` is the number of the first."""
+
+    line: int
+    text: str
+
+
+def symbols_of(symbol: str | None) -> tuple[str, ...]:
+    """Names in the symbol of a chunk of code, each of a unit that it contains or is in."""
+    return tuple(symbol.split(", ")) if symbol else ()
+
+
+def owners_of(name: str) -> list[tuple[str, str]]:
+    """Units around a unit by its qualified name, outermost first.
+
+    Each is the qualified name of the owner with the beginning of the names of all units in it:
+    ``("Foo", "Foo.")`` for ``Foo.bar``.
+    """
+    separators = [match for match in _SEPARATORS.finditer(name) if match.start()]
+    return [(name[: match.start()], name[: match.end()]) for match in separators]
+
+
+def signature_of(content: str, name: str, first_line: int = 1) -> Signature | None:
+    """Return the signature of the unit ``name``, or None if the text does not define it.
+
+    The text begins with line ``first_line``, and comments, decorators or other units may precede
+    the definition. A line defines the unit if a keyword of definitions precedes the name, or if it
+    is among the first lines of code, the name is followed by parameters, and a body follows. So the
+    middle of a function that calls itself has no signature.
+    """
+    own = _SEPARATORS.split(name)[-1]
+    if not own:
+        return None
+    lines = content.split("\n")
+    named = [
+        row
+        for row, line in enumerate(lines)
+        if own in line and line.strip() and not _COMMENT.match(line)
+    ]
+    row = next((row for row in named if _defines(lines[row][:_LONGEST_LINE], own)), None)
+    if row is None:
+        code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
+        beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
+        row = next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
+    if row is None:
+        return None
+    return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
+
+
+def _defines(line: str, name: str) -> bool:
+    """Return whether a keyword of definitions precedes the name in a line."""
+    keyword = _DEFINES.match(line)
+    return keyword is not None and _end_of_name(line, name, keyword.end()) is not None
+
+
+def _end_of_name(line: str, name: str, start: int = 0) -> int | None:
+    """Return the end of a name in a line, before any value or parameters. None if it has none."""
+    before = _BEFORE_NAME.match(line, start)
+    limit = (before.end() if before else start) + 1
+    at = line.find(name, start)
+    while 0 <= at < limit:
+        end = at + len(name)
+        is_word = not _is_word(line[at - 1 : at]) and not _is_word(line[end : end + 1])
+        if is_word:
+            return end
+        at = line.find(name, at + 1)
+    return None
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _has_body(lines: Sequence[str], row: int, name: str) -> bool:
+    """Return whether a line names the unit, and the body of a unit follows its signature."""
+    line = lines[row][:_LONGEST_LINE]
+    end = None if _STATEMENT.match(line) else _end_of_name(line, name)
+    if end is None or not _PARAMETERS.match(line, end):
+        return False
+    signature = _whole(lines[row : row + _MOST_LINES])
+    below = lines[row + len(signature) : row + len(signature) + 1]
+    return _BODY_FOLLOWS.search(signature[-1]) is not None or any(map(_BODY_BEGINS.match, below))
+
+
+def _whole(lines: Sequence[str]) -> list[str]:
+    """Lines of a signature: up to the one that closes its brackets."""
+    depth = 0
+    for count, line in enumerate(lines, start=1):
+        depth += sum(_BRACKETS.get(character, 0) for character in line[:_LONGEST_LINE])
+        if depth <= 0:
+            return [line[:_LONGEST_LINE] for line in lines[:count]]
+    return [lines[0][:_LONGEST_LINE]]

@@ -1,0 +1,122 @@
+"""Passages of answers over a real index: whole units, definitions, groups, contexts, diversity."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.client.client import Client
+from events.client.questions import QueryRefused
+from events.models import SearchResult
+from tests.support.databases import Database
+from tests.support.running import headrace
+
+_BODY = "\n".join(
+    f"        total = total + weir_{number} * gauge_{number}  # level {number}"
+    for number in range(60)
+)
+MODULE = f'''"""Rivers."""
+
+import os
+
+
+class River(Stream):
+    """Water that flows."""
+
+    def __init__(self, name):
+        self.name = name
+        self.source = os.environ["SOURCE"]
+
+    def flow(
+        self,
+        level,
+    ):
+        """Measure the flow."""
+        total = level
+{_BODY}
+        return total
+
+    def drain(self):
+        """Empty the sluice."""
+        self.sluice = None
+'''
+NOTES = [f"Note {number}. The sluice of mill {number} is open." for number in range(3)]
+
+
+async def test_answers_have_whole_units(redis_url: str, database: Database) -> None:
+    """One server shows each kind of passage; every mode and group is asked of the same index."""
+    async with headrace(redis_url, database) as worker:
+        await worker.change("src/river.py", MODULE, kind="code")
+        for number, note in enumerate(NOTES):
+            await worker.change(f"note{number}.md", note)
+        await _check_units(worker.client)
+        await _check_groups(worker.client)
+        await _check_contexts(worker.client)
+        await _check_diversity(worker.client)
+
+
+async def _check_units(client: Client) -> None:
+    for mode in ("hybrid", "keyword", "vector"):
+        answer = await client.ask("docs", "weir_50 gauge_52 weir_58", mode=mode)
+        of_function = [result for result in answer.results if "flow" in _names(result)]
+        assert len(of_function) == 1, mode
+        assert answer.degraded == ()
+    [result] = of_function
+    answer = await client.ask("docs", "weir_50 gauge_52 weir_58", mode="keyword", explain=True)
+    result = answer.results[0]
+    assert result.chunk_ids is not None
+    assert result.chunk_id in result.chunk_ids
+    lines = MODULE.split("\n")
+    first, last = result.citation.start_line, result.citation.end_line
+    assert result.content.split("\n") == lines[first - 1 : last]
+    assert [(part.start_line, part.text) for part in result.definition or ()] == [
+        (6, "class River(Stream):"),
+        (13, "\n".join(lines[12:16])),
+    ]
+    [other] = result.other_matches or ()
+    assert (other.symbol, other.start_line) == ("River.flow", 13)
+    assert other.end_line < first
+    spans = {match.term: match.spans for match in result.matches or ()}
+    [span] = spans["=weir_58"]
+    assert result.content[span.start : span.end] == "weir_58"
+
+
+async def _check_groups(client: Client) -> None:
+    question = "sluice weir_58 weir_3"
+    chunks = await client.ask("docs", question, limit=100)
+    assert len({result.citation.uri for result in chunks.results}) < len(chunks.results)
+    assert all(result.document_score is None for result in chunks.results)
+    documents = await client.ask("docs", question, limit=3, group="document")
+    uris = [result.citation.uri for result in documents.results]
+    assert len(set(uris)) == len(uris) == 3
+    [river] = [result for result in documents.results if result.citation.uri == "src/river.py"]
+    assert river.document_score == river.scores.fused
+    assert len({match.start_line for match in river.other_matches or ()}) > 1
+
+
+async def _check_contexts(client: Client) -> None:
+    question = "weir_50 weir_3 sluice"
+    for tokenizer in (None, "gpt-4o", "claude-2"):
+        answer = await client.ask(
+            "docs", question, group="document", context_tokens=3_000, context_tokenizer=tokenizer
+        )
+        assert answer.context is not None
+        blocks = [block for block in answer.context.split("\n[") if "src/river.py" in block]
+        assert len(blocks) == 1, "neighbours are joined under one citation"
+        lines = [line for line in blocks[0].split("\n") if "weir_" in line]
+        assert lines == sorted(lines, key=lambda line: int(line.split("level ")[1]))
+    with pytest.raises(QueryRefused, match="o200k_base") as refusal:
+        await client.ask("docs", question, context_tokens=100, context_tokenizer="none-such")
+    assert refusal.value.problem.type == "UsageError"
+
+
+async def _check_diversity(client: Client) -> None:
+    plain = await client.ask("docs", "sluice mill open", limit=100)
+    diverse = await client.ask("docs", "sluice mill open", limit=100, diversity=0.9)
+    assert diverse.results[0].chunk_id == plain.results[0].chunk_id
+    assert [result.citation.uri for result in diverse.results] != [
+        result.citation.uri for result in plain.results
+    ]
+
+
+def _names(result: SearchResult) -> str:
+    return result.citation.symbol or ""

@@ -1,0 +1,54 @@
+"""Signatures of units, by their lines alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from content.signatures import owners_of, signature_of, symbols_of
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "signature"),
+    [
+        ("def flow(self, a,\n    b):\n  x", "C.flow", (10, "def flow(self, a,\n    b):")),
+        ("@cached\n# fast\nasync def go(x): pass", "A.go", (12, "async def go(x): pass")),
+        ("func (t *T) Name(a int) error {\n x", "T.Name", (10, "func (t *T) Name(a int) error {")),
+        ("pub(crate) fn run<T>(x: T) {", "m::run", (10, "pub(crate) fn run<T>(x: T) {")),
+        ("static int\nfoo(int a)\n{", "foo", (11, "foo(int a)")),
+        ("export const handle = () => {", "handle", (10, "export const handle = () => {")),
+        ("  static Map<K, V> build(int a) {", "B.build", (10, "  static Map<K, V> build(int a) {")),
+        ("int Foo::bar(int x) {", "Foo::bar", (10, "int Foo::bar(int x) {")),
+        ("  def self.make(x)", "K.make", (10, "  def self.make(x)")),
+        ("#define MAX(a) a", "MAX", (10, "#define MAX(a) a")),
+        ('"""The class Foo does."""\nclass Foo:', "Foo", (11, "class Foo:")),
+        ("  get size() {", "A.size", (10, "  get size() {")),
+        ("  x = fib(n)\n  return fib(3)", "fib", None),
+        ("    let y = fib(n - 1);", "fib", None),
+        ("    fib(n - 1)\n  x", "fib", None),
+        ("    if (fib(n)) {", "fib", None),
+        ("# def flow():", "flow", None),
+        ("x", "", None),
+    ],
+)
+def test_a_signature_is_found_by_its_lines(
+    content: str, name: str, signature: tuple[int, str] | None
+) -> None:
+    """A definition is told from a call, in the order of the languages' own habits."""
+    assert signature_of(content, name, first_line=10) == signature
+
+
+def test_a_signature_is_bounded() -> None:
+    """Of brackets that stay open, and of very long lines, only the beginning is taken."""
+    open_brackets = "def flow(\n" + "    a,\n" * 100
+    signature = signature_of(open_brackets, "flow")
+    assert signature is not None
+    assert signature.text == "def flow("
+    assert len(signature_of("def flow(" + "a, " * 5_000 + ")", "flow") or "") < 5_000
+
+
+def test_names_and_their_owners() -> None:
+    """A symbol may list units; the owners of one are outermost first."""
+    assert symbols_of("A.f, A.g") == ("A.f", "A.g")
+    assert symbols_of(None) == ()
+    assert owners_of("a::B::c") == [("a", "a::"), ("a::B", "a::B::")]
+    assert owners_of("f") == []
