@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.delivery_path import files_of_one_change
 
 MOST_FILES = 45
 """Files that a reader opens to follow one change; lower it when the path gets shorter."""
 
 
-@pytest.mark.usefixtures("parsers")
 def test_a_change_passes_few_files() -> None:
     """The path from publication to acknowledgement gets no longer."""
     files = files_of_one_change()
