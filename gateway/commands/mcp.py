@@ -10,6 +10,7 @@ import typer
 from gateway.mcp import stdio
 from gateway.mcp.hosts import Entry, Host, Scope, apply, as_json, command_line, plan
 from gateway.mcp.stdio import IDLE, Options
+from runtime.errors import UsageError
 
 __all__ = ["command"]
 
@@ -17,6 +18,12 @@ command = typer.Typer(invoke_without_command=True)
 
 ScopeOption = Annotated[
     Scope, typer.Option(help="All your directories, or everyone's in this directory.")
+]
+HostArgument = Annotated[
+    Host | None, typer.Argument(metavar="HOST", help="Program that uses Headrace.")
+]
+HostOption = Annotated[
+    Host | None, typer.Option("--host", metavar="HOST", help="The same, as an option.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the change; write nothing.")]
 
@@ -46,7 +53,7 @@ def serve(
 
 @command.command()
 def install(
-    host: Annotated[Host, typer.Argument(help="Program that uses Headrace.")],
+    host: HostArgument = None,
     scope: ScopeOption = Scope.USER,
     project: Annotated[
         str | None, typer.Option("--project", "-p", help="The only project of the tools.")
@@ -58,26 +65,43 @@ def install(
         bool, typer.Option("--read-only", help="Leave out `remember` and `forget`.")
     ] = False,
     dry_run: DryRunOption = False,
+    host_option: HostOption = None,
 ) -> None:
     """Write the entry for Headrace into the file of a host; `json` prints it, `skill` is a file.
 
     The file keeps everything else, and is copied first.
     """
     entry = _entry(project, url, read_only=read_only)
-    if host is Host.JSON:
-        typer.echo(as_json(host, entry))
+    chosen = _chosen(host, host_option)
+    if chosen is Host.JSON:
+        typer.echo(as_json(chosen, entry))
     else:
-        _edit(host, scope, entry, dry_run=dry_run)
+        _edit(chosen, scope, entry, dry_run=dry_run)
 
 
 @command.command()
 def uninstall(
-    host: Annotated[Host, typer.Argument(help="Program that uses Headrace.")],
+    host: HostArgument = None,
     scope: ScopeOption = Scope.USER,
     dry_run: DryRunOption = False,
+    host_option: HostOption = None,
 ) -> None:
     """Take the entry for Headrace out of the file of a host."""
-    _edit(host, scope, None, dry_run=dry_run)
+    _edit(_chosen(host, host_option), scope, None, dry_run=dry_run)
+
+
+def _chosen(argument: Host | None, option: Host | None) -> Host:
+    """Return the host that is named once, before or behind ``--host``.
+
+    Raises:
+        UsageError: no host is named, or two are.
+    """
+    if argument is not None and option is not None:
+        raise UsageError("two hosts are named", "name one")
+    host = argument or option
+    if host is None:
+        raise UsageError("no host is named", f"name one of {', '.join(Host)}")
+    return host
 
 
 def _entry(project: str | None, url: str, *, read_only: bool) -> Entry:

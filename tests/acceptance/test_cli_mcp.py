@@ -179,8 +179,9 @@ async def test_install_and_uninstall(tmp_path: Path) -> None:
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][-3:] == ["mcp", "--project", "mine"]
 
-    again = await cli("mcp", "install", "cursor", "--project", "mine")
+    again = await cli("mcp", "install", "--host", "cursor", "--project", "mine")
     assert again.stdout.strip() == f"{path} stays as it is"
+    assert "name one of claude-code, cursor" in (await cli("mcp", "install")).stderr
     assert (await cli("mcp", "uninstall", "cursor")).code == 0
     assert json.loads(path.read_text()) == {"mcpServers": {}}
     printed = await cli("mcp", "install", "json", "--url", "http://127.0.0.1:8420")
