@@ -10,12 +10,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace_client import Headrace, HeadraceError, Project
+from headrace_client import Headrace, HeadraceError, NotFound, Project
 
 
 def index_folder(project: Project, folder: Path, prefix: str) -> int:
     """Publish the files of a folder below a prefix; return the number of rejected changes."""
-    indexed = {document.uri for document in project.documents(prefix=prefix)}
+    try:
+        indexed = {document.uri for document in project.documents(prefix=prefix)}
+    except NotFound:  # the first change creates the project
+        indexed = set()
     uris = set[str]()
     with project.batch() as batch:
         for path, text in text_files(folder):

@@ -75,7 +75,7 @@ def example(name: str) -> ModuleType:
 
 
 async def test_a_folder_is_indexed_and_followed(
-    environment: Mapping[str, str], notes: AsyncProject, tmp_path: Path
+    served: Gateway, environment: Mapping[str, str], notes: AsyncProject, tmp_path: Path
 ) -> None:
     folder = tmp_path / "folder"
     (folder / "birds").mkdir(parents=True)
@@ -96,6 +96,11 @@ async def test_a_folder_is_indexed_and_followed(
     second = await run(environment, *program)
     assert second.returncode == 0, second.stderr
     assert [document.uri async for document in notes.documents()] == ["docs/birds/herons.md"]
+
+    program[2] = "new"  # the key of an operator, for whom the project need not exist
+    third = await run({**environment, "HEADRACE_API_KEY": await served.key(None)}, *program)
+    assert third.returncode == 0, third.stderr
+    assert third.stdout.splitlines()[-1].startswith("1 of 1 handled")
 
 
 async def test_a_folder_can_not_be_indexed_with_a_wrong_key(

@@ -12,7 +12,7 @@
     });
   const short = (value, unit) => {
     if (value === null || value === undefined) return "–";
-    if (unit === "bytes") return `${(value / 1048576).toFixed(0)} MB`;
+    if (unit === "bytes") return `${(value / 1048576).toFixed(value && value < 10485760 ? 1 : 0)} MB`;
     return value >= 1000 ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
   };
 
