@@ -1,18 +1,26 @@
-"""Conditions on the documents and chunks that a query searches."""
+"""Conditions on the documents and chunks that a query searches, and the chunk that it is like."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from content import languages
 from events.conditions import WhereOrText
-from events.fields import Collection, Data, Kind, Metadata, Text
+from events.fields import Collection, Data, Kind, Metadata, Text, Uri
 from events.globs import expression
 from runtime import protocol_limits
 
-__all__ = ["Filters"]
+__all__ = ["Filters", "Like", "LikeOrText"]
 
 
 def _of_a_path(pattern: str) -> str:
@@ -97,3 +105,44 @@ class Filters(Data):
         if Kind.CODE_EXAMPLE in info.data.get("kinds", ()):
             return tuple(languages.canonical_or_same(name) for name in names)
         return tuple(languages.canonical(name) for name in names)
+
+
+class Like(Data):
+    """A chunk that other chunks are to be like: by its id, or by a line of a document.
+
+    Without a ``line``, it is the first chunk of the document. If no chunk has the line, it is the
+    nearest one. ``other_documents``: leave out the other chunks of its document.
+    """
+
+    chunk_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    uri: Uri | None = None
+    line: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    other_documents: bool = False
+
+    @model_validator(mode="after")
+    def _names_a_chunk(self) -> Self:
+        if (self.chunk_id is None) == (self.uri is None):
+            raise ValueError("needs either chunk_id, or uri and line")
+        if self.line is not None and self.uri is None:
+            raise ValueError("line goes with uri")
+        return self
+
+
+_PLACE = re.compile(r"(?P<uri>.+):(?P<line>[0-9]{1,9})(?:-[0-9]{1,9})?", re.DOTALL)
+
+
+def _place(value: Any) -> Any:
+    """Read the id of a chunk, or a place as results cite it: ``path:12`` or ``path:12-40``."""
+    if not isinstance(value, str):
+        return value
+    if value.isascii() and value.isdigit():
+        return {"chunk_id": int(value[:20])}
+    place = _PLACE.fullmatch(value)
+    return {"uri": value} if place is None else {"uri": place["uri"], "line": int(place["line"])}
+
+
+LikeOrText = Annotated[
+    Like,
+    BeforeValidator(_place, json_schema_input_type=Like | Annotated[str, Field(max_length=2100)]),
+]
+"""A chunk in events; where a question is written, it may be a place."""

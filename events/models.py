@@ -45,7 +45,7 @@ from events.fields import (
     TraceState,
     Uri,
 )
-from events.filters import Filters
+from events.filters import Filters, Like, LikeOrText
 from runtime import protocol_limits, traces
 from runtime.errors import MalformedEvent
 
@@ -70,6 +70,7 @@ __all__ = [
     "ExactCounts",
     "Filters",
     "Kind",
+    "Like",
     "Origin",
     "OtherMatch",
     "PageBox",
@@ -475,14 +476,34 @@ class QueryFields(QueryOptions):
     """Fields that the author of a query chooses, over HTTP as over the streams; see ``Query``."""
 
     text: Annotated[
-        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
-    ]
+        Text,
+        Field(
+            min_length=1,
+            max_length=protocol_limits.QUERY_CHARACTERS,
+            pattern=r"\S",
+            exclude_if=lambda text: not text,
+        ),
+    ] = ""
+    like: LikeOrText | None = None
     weights: Weights | None = None
     filters: Filters = Filters()
+
+    @model_validator(mode="after")
+    def _asks_once(self) -> Self:
+        if bool(self.text) == (self.like is not None):
+            raise ValueError("needs either text or like")
+        if self.like is not None and self.mode == "exact":
+            raise ValueError("like has no mode exact: use hybrid, vector or keyword")
+        if self.like is not None and self.min_relevance is not None:
+            raise ValueError("min_relevance needs a text, which a reranker compares: leave out like")
+        return self
 
 
 class Query(QueryFields):
     """A question to one project.
+
+    It is a ``text``, or it asks for chunks ``like`` another one: by the vector of that chunk, and
+    by its 15 rarest terms. No model is called then, and the chunk itself is left out.
 
     It waits until ``min_event`` is searchable by keyword and, with ``vectors``, by vector too.
 

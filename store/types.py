@@ -25,6 +25,7 @@ __all__ = [
     "DocumentWrite",
     "NamedChunk",
     "SearchRequest",
+    "Subject",
     "Vector",
     "columns_of",
     "locator_text",
@@ -141,12 +142,28 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """A chunk that others are to be like: its unit vectors by model name, and its rarest terms.
+
+    ``document_id`` is present if the other chunks of its document are to be left out.
+    """
+
+    chunk_id: int
+    document_id: int | None
+    vectors: Mapping[str, npt.NDArray[np.float32]]
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SearchRequest:
     """One search. ``vectors``: the query's unit vector by model name; empty: no vector retriever.
 
     ``text`` None: no keyword retriever. ``candidates``: number of chunks that each retriever must
     return at most. ``compared``: the similarity of every candidate is needed, also of those that
     only the keyword retriever returns. ``defined``: names whose definitions are needed too.
+
+    ``subject``: the chunk that others are to be like, which is left out. Its terms take the place
+    of ``text``.
     """
 
     project: str
@@ -157,6 +174,7 @@ class SearchRequest:
     candidates: int
     compared: bool = False
     defined: tuple[str, ...] = ()
+    subject: Subject | None = None
 
 
 @dataclass(frozen=True, slots=True)

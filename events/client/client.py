@@ -21,6 +21,7 @@ from events.models import (
     DocumentChange,
     DocumentChanged,
     Filters,
+    Like,
     QueryAnswer,
     Weights,
 )
@@ -166,8 +167,9 @@ class Client(DocumentMethods):
     async def ask(
         self,
         project: str,
-        text: str,
+        text: str | None = None,
         *,
+        like: str | Like | None = None,
         agent: str | None = None,
         limit: int = 10,
         mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid",
@@ -198,6 +200,7 @@ class Client(DocumentMethods):
         Args:
             project: the project to search.
             text: question, at most 2,000 characters.
+            like: in place of a text: the id of a chunk, or its place as ``path:12``.
             agent: also search documents that are private to this agent.
             limit: number of results, at most 100.
             mode: retrievers to use; ``exact`` finds the lines that match ``text`` instead.
@@ -235,7 +238,8 @@ class Client(DocumentMethods):
             Unavailable: no reply arrived in time, or Redis can't be reached.
         """
         query = {
-            "text": text,
+            **({} if text is None else {"text": text}),
+            "like": like,
             "limit": limit,
             "mode": mode,
             "operators": operators,

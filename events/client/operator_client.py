@@ -47,6 +47,8 @@ class OperatorClient(Client):
     ) -> QueryAnswer:
         """Return the answer to a query whose fields were validated before; errors as of ``ask``."""
         fields = {name: getattr(query, name) for name in QueryFields.model_fields}
+        if query.like is not None:
+            del fields["text"]
         return await self._ask(project, agent, fields, timeout)
 
     def following(self, *, vectors: bool = False) -> Following:

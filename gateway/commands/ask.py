@@ -56,7 +56,9 @@ class Group(StrEnum):
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="The question, at most 2,000 characters.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The question, at most 2,000 characters.")
+    ] = None,
     project: ProjectOption = "default",
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
     group: Annotated[
@@ -99,6 +101,10 @@ def command(
         bool,
         typer.Option(help='Read path:, lang:, symbol:, kind:, "a phrase" and -word as filters.'),
     ] = True,
+    like: Annotated[
+        str | None,
+        typer.Option(help="In place of a question: find what is like the chunk at path:line."),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
@@ -141,6 +147,7 @@ def command(
         where=" and ".join(f"({condition})" for condition in where) if where else None,
     )
     query = {
+        "like": like,
         "agent": agent,
         "limit": limit,
         "mode": mode.value,
@@ -164,7 +171,7 @@ def command(
     else:
         from gateway.answer_view import print_answer  # noqa: PLC0415  # the terminal's library
 
-        print_answer(stdout(), answer, text, explain=explain)
+        print_answer(stdout(), answer, text or "", explain=explain)
 
 
 def grep(
@@ -280,7 +287,9 @@ async def _answers(
         left = None if left is None else left - len(answer.results)
 
 
-async def _ask(settings: Settings, project: str, text: str, query: dict[str, Any]) -> QueryAnswer:
+async def _ask(
+    settings: Settings, project: str, text: str | None, query: dict[str, Any]
+) -> QueryAnswer:
     async with stack(settings) as running, open_client(running) as client:
         return await client.ask(project, text, **query)
 

@@ -27,7 +27,8 @@ _USUAL_CONTEXT = 4_000
 class QuestionLine(QuestionOptions):
     """A question in the address of a request, for a shell or a browser."""
 
-    q: str
+    q: str = ""
+    like: str | None = None
     under: str | None = None
     kind: tuple[Kind, ...] = ()
     collection: tuple[str, ...] = ()
@@ -84,7 +85,8 @@ async def ask_line(
         "symbols": line.symbol,
         "where": line.where,
     }
-    question = Question.model_validate(fields | {"text": line.q, "filters": filters})
+    asked = {"like": line.like} | ({"text": line.q} if line.q or line.like is None else {})
+    question = Question.model_validate(fields | asked | {"filters": filters})
     return await _answer(request, services, caller, project, question)
 
 

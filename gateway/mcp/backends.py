@@ -274,7 +274,8 @@ def _question(search: tools.Search) -> Question:
         "where": search.where or None,
     }
     fields = {
-        "text": search.query,
+        **({"text": search.query} if search.query or not search.like else {}),
+        "like": search.like or None,
         "limit": search.limit,
         "mode": search.mode,
         "regex": search.regex,

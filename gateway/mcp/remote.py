@@ -76,7 +76,7 @@ class RemoteBackend:
         }
         filters |= {name: values for name, values in newer.items() if values}
         question: dict[str, Any] = {
-            "text": search.query,
+            **({"text": search.query} if search.query or not search.like else {}),
             "limit": search.limit,
             "mode": search.mode,
             "group": search.group,
@@ -85,6 +85,7 @@ class RemoteBackend:
         question |= {
             name: value
             for name, value in {
+                "like": search.like,
                 "regex": search.regex,
                 "after": search.after,
                 "min_event": search.min_event,

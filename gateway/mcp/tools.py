@@ -59,10 +59,10 @@ class Arguments(BaseModel):
 class Search(Arguments):
     """Arguments of ``search``."""
 
-    query: Annotated[
-        str,
-        Field(min_length=1, max_length=2000, description="A question, or expected words."),
-    ]
+    query: Annotated[str, Field(max_length=2000, description="A question, or expected words.")] = ""
+    like: Annotated[
+        str, Field(max_length=2_100, description="Instead of `query`: similar to path:line.")
+    ] = ""
     limit: Annotated[int, Field(ge=1, le=50)] = 8
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
     group: Literal["document", "chunk"] = "document"

@@ -22,6 +22,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from events.models import (
+    Like,
     Problem,
     Query,
     QueryAnswer,
@@ -47,12 +48,12 @@ from processors.answering.units import passages_of
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits, traces
-from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
+from runtime.errors import HeadraceError, Poison, Retryable, UsageError, WorkerEnding
 from runtime.failpoints import failpoint
 from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
-from store.types import Candidates, SearchRequest
+from store.types import Candidates, SearchRequest, Subject
 
 __all__ = ["Answering"]
 
@@ -190,7 +191,7 @@ class Answering:
         """
         ends_at = perf_counter() + patience.total_seconds()
         stopwatch = Stopwatch()
-        if query.operators and query.mode != "exact":
+        if query.operators and query.mode != "exact" and query.like is None:
             query = with_operators(query)
         freshness = await self._freshness.wait(query)
         stopwatch.lap("wait")
@@ -223,9 +224,14 @@ class Answering:
             answer = self._answered(question, generation, **exact)
             return answer, bool(answer.results)
         reranked_chunks = self._relevance.candidates(query)
-        vectors, failed = await self._embed(question, generation)
+        subject = None
+        if query.like is None:
+            vectors, failed = await self._embed(question, generation)
+        else:
+            subject = await self._subject(query, query.like, generation)
+            vectors, failed = _stored_vectors(query, subject)
         stopwatch.lap("embed")
-        candidates = await self._candidates(query, generation, vectors, failed)
+        candidates = await self._candidates(query, generation, vectors, failed, subject)
         stopwatch.lap("search")
         names = names_in(query.text)
         with traces.child("fuse"):
@@ -338,9 +344,18 @@ class Answering:
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
+    async def _subject(self, query: Query, like: Like, generation: Generation) -> Subject:
+        """Find the chunk that the results are to be like."""
+        return await self._search.subject(generation, query.agent, query.filters, like)
+
     @staged("search")
     async def _candidates(
-        self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
+        self,
+        query: Query,
+        generation: Generation,
+        vectors: Vectors,
+        failed: tuple[str, ...],
+        subject: Subject | None,
     ) -> Candidates:
         wanted = [name for names in names_in(query.text) for name in names.wanted]
         request = SearchRequest(
@@ -352,9 +367,21 @@ class Answering:
             candidates=max(CANDIDATES, query.limit),
             compared=query.min_similarity is not None,
             defined=tuple(dict.fromkeys(wanted)),
+            subject=subject,
         )
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
+
+
+def _stored_vectors(query: Query, subject: Subject) -> tuple[Vectors, tuple[str, ...]]:
+    """Vectors of a chunk in place of those of a text; a hybrid query can do without them."""
+    if query.mode == "keyword":
+        return {}, ()
+    if not subject.vectors and (query.mode == "vector" or query.min_similarity is not None):
+        raise UsageError(
+            "the chunk has no vector", "ask again when it is embedded, or in the mode keyword"
+        )
+    return subject.vectors, () if subject.vectors else ("vector",)
 
 
 def _can_degrade(errors: list[HeadraceError]) -> bool:

@@ -67,6 +67,12 @@ c.content ~ all ({0}::text[])
 -- The chunk's text matches none of these regular expressions.
 c.content !~ all ({0}::text[])
 
+-- name: other_chunks
+c.id <> {0}::bigint
+
+-- name: other_documents
+d.id <> {0}::bigint
+
 -- name: symbols
 -- One of the chunk's symbols matches this regular expression.
 coalesce(c.symbol ~ {0}::text, false)
@@ -157,7 +163,7 @@ coalesce(
 exists (
     select 1
     from (
-        select c.document_id, c.symbol, c.language, c.content
+        select c.id, c.document_id, c.symbol, c.language, c.content
         from chunks c
         where c.generation_id = {generation_id} and c.id = {chunk}
         offset 0

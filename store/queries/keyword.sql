@@ -98,3 +98,11 @@ on conflict (generation_id, length) do update set words = excluded.words
 -- name: alive_chunks
 -- The chunks among $2 that still exist; the scope must include private ones.
 select id from chunks where generation_id = $1 and id = any ($2::bigint[])
+
+-- name: size_postings
+-- Bytes of the postings of some terms in large segments, which are not read for it.
+select p.term, sum(octet_length(p.postings))::bigint as bytes
+from keyword_postings p
+join keyword_segments s on s.generation_id = p.generation_id and s.segment_id = p.segment_id
+where p.generation_id = $1 and p.term = any ($2::bigint[]) and s.is_example = $3
+group by p.term

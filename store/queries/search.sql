@@ -111,3 +111,28 @@ cross join lateral (
 select m.name, m.dimensions
 from models m
 where exists (select from embeddings e where e.generation_id = $1 and e.model_id = m.id)
+
+-- name: chunk_by_id
+-- A visible chunk with its text, which a question is like.
+select c.id, c.document_id, c.content, c.is_example
+from chunks c
+where c.generation_id = $1 and c.id = $2
+
+-- name: chunk_by_place
+-- The chunk with a line of a document, or the nearest one; first in the agent's own document.
+select c.id, c.document_id, c.content, c.is_example
+from documents d
+join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+where d.generation_id = $1 and d.uri = $2 and not c.is_example
+order by
+    d.agent = '',
+    greatest(c.start_line - $3::int, $3::int - c.end_line, 0),
+    c.end_line - c.start_line,
+    c.ordinal
+limit 1
+
+-- name: vectors_of_chunk
+select m.name, e.embedding
+from embeddings e
+join models m on m.id = e.model_id
+where e.generation_id = $1 and e.chunk_id = $2

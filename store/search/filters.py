@@ -17,6 +17,7 @@ from events.models import Filters, Kind
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
 from store.search.patterns import phrase_expression
+from store.types import Subject
 
 __all__ = ["Condition", "Visibility"]
 
@@ -31,11 +32,14 @@ class Visibility:
     kinds are those of their documents. Conditions do not repeat this choice: the retrievers read
     only the rows of one part.
 
+    ``subject`` is a chunk to leave out, with its document if it names one.
+
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
 
     generation_id: int
     filters: Filters
+    subject: Subject | None = None
     ignores_texts: bool = False
 
     def without_texts(self) -> Visibility:
@@ -95,6 +99,10 @@ class Visibility:
     def _conditions(self, first_parameter: int) -> Condition:
         parameters = Parameters(first_parameter)
         parts = [parameters.sql(name, *arguments) for name, arguments in self._wanted()]
+        if self.subject is not None:
+            parts.append(parameters.sql("other_chunks", self.subject.chunk_id))
+            if self.subject.document_id is not None:
+                parts.append(parameters.sql("other_documents", self.subject.document_id))
         if self.filters.where is not None:
             parts.append(sql_of(self.filters.where, parameters, of_examples=self.of_examples))
         return Condition(" and ".join(parts), tuple(parameters.arguments))

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -15,8 +15,9 @@ import asyncpg
 import numpy as np
 import numpy.typing as npt
 import structlog
+from pgvector import HalfVector
 
-from events.models import Filters
+from events.models import Filters, Like
 from runtime import traces
 from runtime.errors import HeadraceError, NotFound, Unavailable
 from store.generations import catalog
@@ -26,7 +27,7 @@ from store.postgres.pool import Database
 from store.search.exact import ExactMatches, ExactSearch
 from store.search.filters import Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
-from store.search.keyword.tokenizer import require_known_terms
+from store.search.keyword.tokenizer import require_known_terms, terms
 from store.search.patterns import Pattern
 from store.search.vector_retriever import (
     FAILURES,
@@ -41,6 +42,7 @@ from store.types import (
     ChunkRow,
     NamedChunk,
     SearchRequest,
+    Subject,
 )
 
 __all__ = ["EF_SEARCH", "Search", "UnitBeginning"]
@@ -48,6 +50,9 @@ __all__ = ["EF_SEARCH", "Search", "UnitBeginning"]
 log = structlog.get_logger(__name__)
 
 EF_SEARCH = 100
+SUBJECT_TERMS = 15
+"""Terms of a chunk by which others are found that are like it: those of highest IDF."""
+
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
 _VECTORS = named("vectors")
@@ -226,6 +231,41 @@ class Search:
         visibility = Visibility(generation.id, filters)
         return await self._exact.find(generation, pattern, visibility, agent, **options)
 
+    async def subject(
+        self, generation: Generation, agent: str | None, filters: Filters, like: Like
+    ) -> Subject:
+        """The chunk that ``like`` names, with what other chunks are compared by.
+
+        Raises:
+            NotFound: the generation has no such chunk, or the agent may not see it.
+            Unavailable: Postgres is down.
+        """
+        async with self._scope(generation, agent) as connection:
+            query = "chunk_by_place" if like.chunk_id is None else "chunk_by_id"
+            named_by: list[object] = [like.chunk_id]
+            if like.chunk_id is None:
+                named_by = [like.uri, like.line or 1]
+            chunk = await connection.fetchrow(_QUERIES[query], generation.id, *named_by)
+            if chunk is None:
+                place = like.uri if like.chunk_id is None else f"chunk {like.chunk_id}"
+                raise NotFound(
+                    f"the project has no chunk at {place}",
+                    "use a place or a chunk_id of a result; ids change when a document does",
+                )
+            rows = await connection.fetch(_QUERIES["vectors_of_chunk"], generation.id, chunk["id"])
+            words = await self._keyword.rarest(
+                connection,
+                Visibility(generation.id, filters),
+                dict.fromkeys(terms(chunk["content"])),
+                SUBJECT_TERMS,
+            )
+        return Subject(
+            chunk["id"],
+            chunk["document_id"] if like.other_documents else None,
+            {row["name"]: _unit(row["embedding"]) for row in rows},
+            words,
+        )
+
     async def rows(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, ChunkRow]:
@@ -286,6 +326,7 @@ class Search:
         if not request.vectors:
             return {}
         visibility = Visibility(generation.id, request.filters)
+        searched = replace(visibility, subject=request.subject)
         async with self._scope(generation, request.agent) as connection:
             run.coverage = await self._coverage.share(connection, visibility, request.agent)
             passed_by = await self._models.unreached(
@@ -294,7 +335,7 @@ class Search:
             run.unreached += [f"vector:{model}" for model in passed_by]
             return {
                 model: await self._vectors.search(
-                    connection, generation.id, model, vector, visibility, request.candidates
+                    connection, generation.id, model, vector, searched, request.candidates
                 )
                 for model, vector in request.vectors.items()
             }
@@ -332,6 +373,7 @@ class Search:
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run
     ) -> KeywordMatches:
+        text = request.text if request.subject is None else request.subject.terms
         if request.text is None and not request.defined:
             return KeywordMatches([])
         require_known_terms(request.project, generation)
@@ -341,8 +383,8 @@ class Search:
                 run.coverage = await self._coverage.share(connection, visibility, request.agent)
             return await self._keyword.search(
                 connection,
-                request.text or "",
-                visibility,
+                text or "",
+                replace(visibility, subject=request.subject),
                 request.candidates,
                 request.defined,
             )
@@ -371,6 +413,12 @@ def _to_compare(request: SearchRequest, vector: Similar, keyword: KeywordMatches
 def _place(row: Mapping[str, Any]) -> ChunkPlace:
     values = {name: row[name] for name in _PLACE_COLUMNS}
     return ChunkPlace(**values | {"heading_path": tuple(row["heading_path"])})
+
+
+def _unit(stored: HalfVector) -> npt.NDArray[np.float32]:
+    vector = stored.to_numpy().astype(np.float32)
+    unit: npt.NDArray[np.float32] = vector / np.linalg.norm(vector)
+    return unit
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 __all__ = [
     "INLINE_CHUNKS",
     "MAX_CHUNKS",
+    "PACKED_BYTES",
     "Postings",
     "decode_chunks",
     "decode_inline",
@@ -34,7 +35,9 @@ MAX_CHUNKS = 1 << _SLOT_BITS
 """A segment holds at most this many chunks, so that a slot in it fits into 16 bits."""
 
 MAX_COUNT = 255
-_PACKED_BYTES = 3
+PACKED_BYTES = 3
+"""Size of a chunk in the postings of a term."""
+
 _HASHES = 1 << 17
 
 Int64s = npt.NDArray[np.int64]
@@ -55,7 +58,7 @@ def pack(slots: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:
 
 def unpack(data: bytes) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
     """Inverse of ``pack``, without a copy."""
-    count = len(data) // _PACKED_BYTES
+    count = len(data) // PACKED_BYTES
     return np.frombuffer(data, np.uint16, count), np.frombuffer(data, np.uint8, count, 2 * count)
 
 

@@ -16,7 +16,13 @@ import structlog
 from store.postgres.named_queries import named
 from store.search.filters import Visibility
 from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, factors_of, score
-from store.search.keyword.postings import decode_chunks, decode_inline, term_hash, unpack
+from store.search.keyword.postings import (
+    PACKED_BYTES,
+    decode_chunks,
+    decode_inline,
+    term_hash,
+    unpack,
+)
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import DEFINES, terms
 
@@ -64,19 +70,20 @@ class KeywordRetriever:
     async def search(
         self,
         connection: asyncpg.Connection,
-        text: str,
+        text: str | Sequence[str],
         visibility: Visibility,
         limit: int,
         defined: Sequence[str] = (),
     ) -> KeywordMatches:
-        """The best visible chunks, and the visible definitions of the names ``defined``.
+        """The best visible chunks for a text or terms, and visible definitions of ``defined``.
 
         Deleted or hidden chunks never appear.
 
         Raises:
             asyncpg.PostgresError: the server failed.
         """
-        weights: dict[str, float] = dict(Counter(terms(text)))
+        words = terms(text) if isinstance(text, str) else text
+        weights: dict[str, float] = dict(Counter(words))
         keys = [DEFINES + name.lower() for name in defined]
         matches = await self._read(connection, visibility, [*weights, *keys])
         matches, defining = _apart(matches, keys)
@@ -112,6 +119,28 @@ class KeywordRetriever:
         return [
             _having(matches, frozenset(term_hash(term) for term in group)) for group in required
         ]
+
+    async def rarest(
+        self,
+        connection: asyncpg.Connection,
+        visibility: Visibility,
+        words: Iterable[str],
+        limit: int,
+    ) -> tuple[str, ...]:
+        """Terms of highest IDF that occur in several chunks, deleted ones included."""
+        by_hash = {term_hash(word): word for word in words}
+        frequencies: Counter[int] = Counter()
+        for segment in (await self._read(connection, visibility, ())).segments:
+            frequencies.update({hit.term: len(hit.slots) for hit in _inline(segment, [*by_hash])})
+        rows = await connection.fetch(
+            _QUERIES["size_postings"],
+            visibility.generation_id,
+            list(by_hash),
+            visibility.of_examples,
+        )
+        frequencies.update({row["term"]: row["bytes"] // PACKED_BYTES for row in rows})
+        shared = [(count, by_hash[term]) for term, count in frequencies.items() if count > 1]
+        return tuple(word for _, word in sorted(shared)[:limit])
 
     async def _read(
         self, connection: asyncpg.Connection, visibility: Visibility, words: Iterable[str]

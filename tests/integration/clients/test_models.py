@@ -51,6 +51,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
 }
 REQUESTS: dict[str, type[BaseModel]] = {
     "Filters": models.Filters,
+    "Like": models.Like,
     "Move": models.Move,
     "Question": models.Question,
     "Questions": models.QuestionList,

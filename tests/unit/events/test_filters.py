@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from events.models import Filters, first_problem
+from events.models import Filters, Like, Query, QueryRequested, first_problem
 from runtime import protocol_limits
 
 
@@ -27,6 +27,47 @@ def test_names_are_those_that_are_stored() -> None:
     assert filters.symbols == ("Client.ask",)
     examples = Filters.model_validate({"kinds": ["code_example"], "languages": ["Mermaid", "py"]})
     assert examples.languages == ("mermaid", "python")
+
+
+PLACES: list[tuple[Any, dict[str, Any]]] = [
+    ("src/a.py:12", {"uri": "src/a.py", "line": 12}),
+    ("src/a.py:12-40", {"uri": "src/a.py", "line": 12}),
+    ("https://example.org:80/a", {"uri": "https://example.org:80/a"}),
+    ("a:b:7", {"uri": "a:b", "line": 7}),
+    ("42", {"chunk_id": 42}),
+    ({"uri": "42"}, {"uri": "42"}),
+    ({"chunk_id": 42, "other_documents": True}, {"chunk_id": 42, "other_documents": True}),
+]
+
+
+@pytest.mark.parametrize(("like", "fields"), PLACES)
+def test_a_place_is_read(like: Any, fields: dict[str, Any]) -> None:
+    query = Query.model_validate({"project": "p", "reply_to": "r", "like": like})
+    assert query.like == Like.model_validate(fields)
+    event = QueryRequested(data=query)
+    assert QueryRequested.from_bytes(event.to_bytes()) == event
+    assert b'"text"' not in event.to_bytes()
+
+
+NO_QUESTION: list[tuple[dict[str, Any], str]] = [
+    ({}, "needs either text or like"),
+    ({"text": "x", "like": "a:1"}, "needs either text or like"),
+    ({"text": ""}, "text: "),
+    ({"like": "a:1", "mode": "exact"}, "like has no mode exact"),
+    ({"like": ""}, "like.uri: "),
+    ({"like": "0"}, "like.chunk_id: "),
+    ({"like": "a:0"}, "like.line: "),
+    ({"like": {}}, "like: needs either chunk_id, or uri and line"),
+    ({"like": {"chunk_id": 1, "uri": "a"}}, "like: needs either"),
+    ({"like": {"chunk_id": 1, "line": 1}}, "like: line goes with uri"),
+]
+
+
+@pytest.mark.parametrize(("fields", "problem"), NO_QUESTION)
+def test_a_query_asks_once(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Query.model_validate({"project": "p", "reply_to": "r"} | fields)
+    assert problem in first_problem(refused.value)
 
 
 MANY = protocol_limits.FILTER_VALUES + 1

@@ -31,6 +31,7 @@ from headrace_client.models import (
     DocumentPage,
     Filters,
     Lane,
+    Like,
     Move,
     ProjectList,
     ProjectSummary,
@@ -216,8 +217,9 @@ def move(
 
 def ask(
     project: str,
-    text: str,
+    text: str = "",
     *,
+    like: str | Like | None = None,
     limit: int = 10,
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid",
     operators: bool = False,
@@ -247,6 +249,7 @@ def ask(
     Args:
         project: the project to search.
         text: question, at most 2,000 characters.
+        like: in place of a text: the id of a chunk, or its place as ``path:12``.
         limit: number of results, at most 100.
         mode: retrievers to use; ``exact`` finds the lines that match ``text`` instead.
         operators: read ``path:``, ``lang:``, ``symbol:``, ``kind:``, phrases and ``-word`` in
@@ -282,6 +285,7 @@ def ask(
     """
     question = Question(
         text=text,
+        like=like,
         limit=limit,
         mode=mode,
         operators=operators,

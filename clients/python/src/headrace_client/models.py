@@ -30,6 +30,7 @@ __all__ = [
     "DocumentRejected",
     "Filters",
     "Lane",
+    "Like",
     "Move",
     "Outcome",
     "OutcomeProblem",
@@ -117,6 +118,15 @@ class Filters(_Request):
     phrases: _Names = ()
     without: _Names = ()
     where: Where | str | None = None
+
+
+class Like(_Request):
+    """A chunk that other chunks are to be like: by its id, or by a line of a document."""
+
+    chunk_id: int | None = None
+    uri: str | None = None
+    line: int | None = None
+    other_documents: bool = False
 
 
 class Weights(_Request):
@@ -665,7 +675,8 @@ class Move(_Request):
 class Question(_Request):
     """A question as it is sent. The fields are the arguments of ``ask``; times are in ms."""
 
-    text: str
+    text: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    like: Like | str | None = None
     limit: int = 10
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
     operators: bool = False

@@ -105,6 +105,21 @@ async def test_a_question_in_the_address_is_the_same_question(client: httpx2.Asy
     assert "do you mean python" in wrong.json()["detail"]
 
 
+async def test_a_place_takes_the_place_of_a_question(client: httpx2.AsyncClient) -> None:
+    """Results are like the chunk there, without it; a question is a text or a place."""
+    await put(client, "birds/herons.md")
+    await put(client, "notes.txt", "Herons nest in March.")
+    for response in (
+        await client.post("ask", json={"like": {"uri": "notes.txt", "line": 1}, "mode": "keyword"}),
+        await client.get("ask", params={"like": "notes.txt:1", "mode": "keyword"}),
+    ):
+        uris = {result["citation"]["uri"] for result in response.json()["results"]}
+        assert uris == {"birds/herons.md"}
+    for parameters in ({}, {"q": "herons", "like": "notes.txt:1"}):
+        assert (await client.get("ask", params=parameters)).status_code == 422
+    assert (await client.get("ask", params={"like": "absent.txt:1"})).status_code == 404
+
+
 async def test_the_context_alone_is_sent_as_markdown(client: httpx2.AsyncClient) -> None:
     await put(client, "birds/herons.md")
     response = await client.post(
