@@ -35,6 +35,7 @@ class Measurement(StrEnum):
     COVERAGE = "coverage"
     DOORS = "doors"
     CONTENT = "content"
+    TENANTS = "tenants"
 
 
 def command(
@@ -50,7 +51,8 @@ def command(
         float | None, typer.Option(help="Duration of the load of `doors`; default: 60.", min=1)
     ] = None,
     chunks: Annotated[
-        int | None, typer.Option(help="Chunks in the index of `doors`; default: 50,000.", min=1)
+        int | None,
+        typer.Option(help="Chunks of `doors` or `tenants`; default: 50,000 or 1,000,000.", min=1),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -68,6 +70,8 @@ def command(
     if name is Measurement.DOORS:
         size = {"seconds": seconds, "chunks": chunks}
         measure = partial(measure, **{key: value for key, value in size.items() if value})
+    elif name is Measurement.TENANTS and chunks and not seconds:
+        measure = partial(measure, chunks)
     elif seconds or chunks:
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
     report: Report = run_client(lambda _settings: measure())

@@ -15,6 +15,7 @@ from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search import activity, vector_indexes
+from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
 from tests.support.databases import Database as Fresh
@@ -207,8 +208,15 @@ async def test_filters_hold_with_an_index(index: Index, database: Fresh) -> None
         [index.document("rare", [f"r{i}" for i in range(100)], vectors[2900:], kind="code")]
     )
     await Maintenance(index.database, database.owner_url, exact_chunks=1000).run_once()
-    for kind, rows, letter in ((Kind.CODE, vectors[2900:], "r"), (Kind.TEXT, vectors[:2900], "c")):
-        found = await index.candidates(vector=vectors[0], filters=Filters(kinds=(kind,)), limit=30)
+    rare, common = (vectors[2900:], "r"), (vectors[:2900], "c")
+    for fields, (rows, letter) in (
+        ({"kinds": [Kind.CODE]}, rare),
+        ({"kinds": [Kind.TEXT]}, common),
+        ({"where": "not uri like 'com%'"}, rare),
+        ({"path_globs": ["!rare"]}, common),
+    ):
+        filters = Filters.model_validate(fields)
+        found = await index.candidates(vector=vectors[0], filters=filters, limit=30)
         texts = await index.texts(found.vector[MODEL])
         wanted = {f"{letter}{i}" for i in np.argsort(-(rows @ vectors[0]))[:30]}
         assert len(wanted & set(texts)) >= 28
@@ -291,9 +299,15 @@ async def test_plans_keep_their_indexes_under_row_level_security(
     assert "embeddings_hnsw" not in await plan(index, exact, vector, 10)
     watermark = int((await index_names(database))[0].rpartition("_")[2])
     indexed = named("vectors")["indexed"].format(**numbers, watermark=watermark)
-    chosen = await plan(index, indexed, vector, 10)
-    assert f"Index Scan using embeddings_hnsw_{generation_id}_1_" in chosen
-    assert "Seq Scan on embeddings" not in chosen
+    filters = Filters.model_validate({"where": "v > 3 or uri like 'd%'", "path_globs": ["d*"]})
+    condition = Visibility(generation_id, filters).of_chunk("e.chunk_id", 3, one_by_one=True)
+    visible = {"visible": f"and {condition.sql}"}
+    filtered = named("vectors")["indexed"].format(**numbers | visible, watermark=watermark)
+    for sql, arguments in ((indexed, ()), (filtered, condition.arguments)):
+        chosen = await plan(index, sql, vector, 10, *arguments)
+        assert f"Index Scan using embeddings_hnsw_{generation_id}_1_" in chosen
+        assert "Seq Scan on embeddings" not in chosen
+        assert "Seq Scan on documents" not in chosen
 
 
 async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
