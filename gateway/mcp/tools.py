@@ -60,9 +60,7 @@ class Search(Arguments):
     """Arguments of ``search``."""
 
     query: Annotated[str, Field(max_length=2000, description="A question, or expected words.")] = ""
-    like: Annotated[
-        str, Field(max_length=2_100, description="Instead of `query`: similar to path:line.")
-    ] = ""
+    like: Annotated[str, Field(max_length=2_100, description="Not `query`: like path:line.")] = ""
     limit: Annotated[int, Field(ge=1, le=50)] = 8
     mode: Literal["hybrid", "vector", "keyword", "exact"] = "hybrid"
     group: Literal["document", "chunk"] = "document"
@@ -74,7 +72,7 @@ class Search(Arguments):
     under: Annotated[str, Field(max_length=2048, description="Only uris with this prefix.")] = ""
     collections: list[str] = []
     paths: Annotated[list[str], Field(description="As in .gitignore; `!tests/` excludes.")] = []
-    languages: Annotated[list[str], Field(description="Of code, as `python`.")] = []
+    languages: list[str] = []
     symbols: Annotated[list[str], Field(description="Only their definitions.")] = []
     where: Annotated[
         str,

@@ -28,6 +28,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "CollectionRow": models.Collection,
     "Collections": models.CollectionList,
     "DocumentPage": models.DocumentPage,
+    "ExactCounts": models.ExactCounts,
     "DocumentRow": models.Document,
     "ExactCounts": models.ExactCounts,
     "OtherMatch": models.OtherMatch,

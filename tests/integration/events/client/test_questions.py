@@ -21,6 +21,7 @@ from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcomes
 from events.client.questions import QueryRefused
 from events.models import (
+    _EXACT_FIELDS,
     DocumentChange,
     DocumentChanged,
     DocumentIndexed,
@@ -173,9 +174,11 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
             "min_similarity": 0.25,
             "group": "document",
             "diversity": 0.5,
+            "operators": True,
         }
     )
-    assert query.model_fields_set == set(QueryFields.model_fields) - {"like"}
+    other_questions = {"like", *_EXACT_FIELDS}
+    assert query.model_fields_set == set(QueryFields.model_fields) - other_questions
     async with OperatorClient.connect(redis_url) as client:
         with pytest.raises(Unavailable):
             await client.ask_query("p", query, agent="ada", timeout=timedelta(milliseconds=200))
