@@ -495,7 +495,9 @@ class QueryFields(QueryOptions):
         if self.like is not None and self.mode == "exact":
             raise ValueError("like has no mode exact: use hybrid, vector or keyword")
         if self.like is not None and self.min_relevance is not None:
-            raise ValueError("min_relevance needs a text, which a reranker compares: leave out like")
+            raise ValueError(
+                "min_relevance needs a text, which a reranker compares: leave out like"
+            )
         return self
 
 

@@ -53,7 +53,7 @@ class Arguments(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    project: Annotated[str, Field(max_length=128, description="Project.")] = USUAL_PROJECT
+    project: Annotated[str, Field(max_length=128)] = USUAL_PROJECT
 
 
 class Search(Arguments):

@@ -30,7 +30,6 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "DocumentPage": models.DocumentPage,
     "ExactCounts": models.ExactCounts,
     "DocumentRow": models.Document,
-    "ExactCounts": models.ExactCounts,
     "OtherMatch": models.OtherMatch,
     "ProjectRow": models.ProjectSummary,
     "Projects": models.ProjectList,

@@ -175,6 +175,8 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
             "group": "document",
             "diversity": 0.5,
             "operators": True,
+            "rerank": True,
+            "min_relevance": 0.5,
         }
     )
     other_questions = {"like", *_EXACT_FIELDS}
