@@ -38,8 +38,9 @@ async def assert_whole(
     Chunks, lines, vectors (I1), digests, postings.
     """
     live = await _live(owner, project)
-    limit = Chunking.parse(live["chunking"]).limit(limit_tokens)
-    await assert_equals_oracle(owner, project, oracle, limit, count)
+    chunking = Chunking.parse(live["chunking"])
+    limit = chunking.limit(limit_tokens)
+    await assert_equals_oracle(owner, project, oracle, limit, count, chunking.version)
     async with owner.transaction():
         async for one in stored_documents(owner, live["id"]):
             assert one.recorded == one.digest, f"{one.uri} isn't what was written"

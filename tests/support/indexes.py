@@ -12,7 +12,7 @@ from events.client.publisher import Receipt
 from events.names import LogPosition, Names
 from events.streams.backlog import read_backlog
 from processors.chunking import cut
-from processors.chunking.types import Chunk, CountTokens, Source
+from processors.chunking.types import CHUNKING_VERSION, CountTokens, Source
 
 __all__ = ["assert_all_handled", "assert_equals_oracle", "assert_nothing_pending"]
 
@@ -25,12 +25,13 @@ async def assert_equals_oracle(
     oracle: Mapping[str, str],
     limit_tokens: int,
     count: CountTokens,
+    version: int = CHUNKING_VERSION,
 ) -> None:
     """I1: the chunks are those of each document's last change, each with one vector."""
     expected = {
-        (uri, one.start_line, one.end_line, one.content)
+        (uri, chunk.start_line, chunk.end_line, chunk.content)
         for uri, content in oracle.items()
-        for one in _chunks(uri, content, limit_tokens, count)
+        for chunk in cut(_source(uri, content, version), limit_tokens, count).chunks
     }
     stored = await _stored_chunks(connection, project)
     assert len(stored) == len(set(stored)), "a chunk is stored twice"
@@ -45,9 +46,9 @@ def _difference(stored: set[Place], expected: set[Place]) -> str:
     return f"{counts}: {[place[:3] for place in (*missing, *foreign)]}"
 
 
-def _chunks(uri: str, content: str, limit_tokens: int, count: CountTokens) -> Sequence[Chunk]:
-    source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
-    return [*cut(source, limit_tokens, count).chunks]
+def _source(uri: str, content: str, version: int) -> Source:
+    kind, language = kind_of(uri, None, content), language_of(uri, None, content)
+    return Source(uri, content, kind, language, version=version)
 
 
 async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[Place]:
