@@ -36,6 +36,7 @@ class Measurement(StrEnum):
     DOORS = "doors"
     CONTENT = "content"
     TENANTS = "tenants"
+    REPOSITORIES = "repositories"
 
 
 def command(
@@ -43,7 +44,9 @@ def command(
     sets: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="DIR...", help="Evaluation sets of `coverage`, or the corpus of `content`."
+            metavar="DIR...",
+            help="Evaluation sets of `coverage`, the corpus of `content`, or the sources of "
+            "`repositories`.",
         ),
     ] = None,
     minutes: Annotated[float, typer.Option(help="Duration of `soak`, in minutes.", min=0.5)] = 5.0,
@@ -59,7 +62,7 @@ def command(
     """Run a benchmark on this machine; it starts its own servers and takes minutes."""
     module = "content.acceptance" if name is Measurement.CONTENT else name.replace("-", "_")
     measure = import_module(f"bench.{module}").measure
-    if name is Measurement.COVERAGE:
+    if name in (Measurement.COVERAGE, Measurement.REPOSITORIES):
         measure = partial(measure, sets or [])
     elif name is Measurement.CONTENT:
         measure = partial(measure, sets or [], stderr().print)

@@ -1,0 +1,182 @@
+"""Questions of a newcomer, and names alone, over four code bases that come from packages.
+
+``repositories.json`` names the sources, with the commands that fetch them, and holds questions with
+the passages that answer them. A passage is given as a uri and a text that it contains. The names
+are drawn with a fixed seed from the definitions in the sources, tests and examples left out: a name
+that several classes define is asked for with its class. Files are published without titles, as
+``sync`` publishes them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.evaluation import MODES
+from bench.figures import Report
+from bench.stack import bench_stack
+from events.client.client import Client
+from events.models import DocumentChange, DocumentRejected, SearchResult
+from events.names import Lane
+from runtime.errors import UsageError
+
+__all__ = ["NamedDefinition", "definitions_in", "measure", "names_of"]
+
+NAMES = 30
+"""Names that are asked for in each repository of ``_NAMED``."""
+
+_PATIENCE = timedelta(minutes=2)
+_NAMED = ("flask", "httpx", "cobra")
+_SEED = 5
+_SHORTEST_NAME = 4
+_LARGEST_BYTES = 200_000
+_SUFFIXES = frozenset(
+    (".cfg", ".css", ".go", ".html", ".js", ".md", ".py", ".rst", ".sql", ".toml", ".txt", ".yml")
+)
+_LEFT_OUT = ("test", "example", "docs/")
+_WORD = re.compile(r"\w+")
+_GO = re.compile(r"(?:func (?:\(\w+ \*?(?P<owner>\w+)\) )?(?P<func>\w+)\(|type (?P<type>\w+) )")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDefinition:
+    """A definition in a file: the class around it (or ''), its name, and its first line."""
+
+    owner: str
+    name: str
+    line: int
+
+
+async def measure(directories: Sequence[Path]) -> Report:
+    """Index the repositories under a directory, and count the right answers at rank 1.
+
+    Raises:
+        UsageError: not exactly one directory is given, or a repository is not in it.
+    """
+    if len(directories) != 1:
+        raise UsageError("bench repositories needs one directory", "name that of the sources")
+    data = json.loads(Path(__file__).with_name("repositories.json").read_text("utf-8"))
+    figures: defaultdict[str, list[bool]] = defaultdict(list)
+    async with (
+        bench_stack() as stack,
+        stack.worker(),
+        Client.connect(stack.redis_url) as client,
+    ):
+        for project, repository in data["repositories"].items():
+            files = dict(_files(project, directories[0], repository, data["modules"]))
+            await _index(client, project, files)
+            for item in data["questions"]:
+                if item["repository"] == project:
+                    answer = await client.ask(project, item["question"], limit=1, sections=True)
+                    right = any(_is_right(result, item["answers"]) for result in answer.results)
+                    figures["questions"].append(right)
+                    uris = {expected.partition("|")[0] for expected in item["answers"]}
+                    figures["files"].append(
+                        any(result.citation.uri in uris for result in answer.results)
+                    )
+            for name, places in names_of(files) if project in _NAMED else ():
+                for mode in MODES:
+                    answer = await client.ask(project, name, limit=1, mode=mode)
+                    right = any(_is_at(result, places) for result in answer.results)
+                    figures[f"names_{mode}"].append(right)
+    rows = {name: sum(right) for name, right in figures.items()}
+    shares = {f"{name}_share": sum(right) / len(right) for name, right in figures.items()}
+    return Report("repositories", {**rows, **shares})
+
+
+def _files(
+    project: str, directory: Path, repository: Mapping[str, Any], modules: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield uri and text of each file."""
+    is_library = not repository["folder"]
+    root = Path(sysconfig.get_paths()["stdlib"]) if is_library else directory / repository["folder"]
+    if not root.is_dir():
+        raise UsageError(
+            f"{root} is missing: the sources of {project}",
+            f"unpack {repository['source']} in {directory}: {repository['fetch']}",
+        )
+    for path in sorted(root.rglob("*")):
+        uri = path.relative_to(root).as_posix()
+        if is_library and uri.partition("/")[0].removesuffix(".py") not in modules:
+            continue
+        if path.suffix in _SUFFIXES and path.is_file() and path.stat().st_size < _LARGEST_BYTES:
+            text = path.read_text("utf-8", "replace")
+            if text.strip():
+                yield uri, text
+
+
+async def _index(client: Client, project: str, files: Mapping[str, str]) -> None:
+    changes = [
+        DocumentChange(project=project, uri=uri, content=text) for uri, text in files.items()
+    ]
+    receipts = await client.publish_many(changes, lane=Lane.BULK)
+    async for outcome in client.outcomes(receipts, _PATIENCE, vectors=True):
+        if isinstance(outcome, DocumentRejected):
+            raise UsageError(f"{outcome.data.uri} was rejected: {outcome.data.problem.detail}")
+
+
+def names_of(files: Mapping[str, str]) -> Sequence[tuple[str, Sequence[tuple[str, int]]]]:
+    """Return names that mean one definition each, with its places: uris and lines."""
+    places: defaultdict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    for uri, text in files.items():
+        if any(part in uri for part in _LEFT_OUT):
+            continue
+        for definition in definitions_in(uri, text):
+            if len(definition.name) >= _SHORTEST_NAME and not definition.name.startswith("__"):
+                places[definition.owner, definition.name].append((uri, definition.line))
+                owners[definition.name].add(definition.owner)
+    names = [
+        (name if len(owners[name]) == 1 else f"{owner}.{name}", where)
+        for (owner, name), where in sorted(places.items())
+        if owner or len(owners[name]) == 1
+    ]
+    random.Random(_SEED).shuffle(names)
+    return names[:NAMES]
+
+
+def definitions_in(uri: str, text: str) -> Iterator[NamedDefinition]:
+    """Yield the functions, classes and methods of a file of Python or Go."""
+    if uri.endswith(".py"):
+        yield from _in_python(ast.parse(text), "")
+    elif uri.endswith(".go"):
+        for number, line in enumerate(text.split("\n"), 1):
+            match = _GO.match(line)
+            if match:
+                name = match["func"] or match["type"]
+                yield NamedDefinition(match["owner"] or "", name, number)
+
+
+def _in_python(node: ast.Module | ast.ClassDef, owner: str) -> Iterator[NamedDefinition]:
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield NamedDefinition(owner, child.name, child.lineno)
+        if isinstance(child, ast.ClassDef):
+            yield from _in_python(child, child.name)
+
+
+def _is_right(result: SearchResult, answers: Sequence[str]) -> bool:
+    """Return whether a result is in an expected file, and shows the text or a part of its unit."""
+    units = {name.rpartition(".")[2] for name in (result.citation.symbol or "").split(", ")}
+    for uri, text in (answer.split("|", 1) for answer in answers):
+        names = _WORD.findall(text)[-1:]
+        if result.citation.uri == uri and (text in result.content or not units.isdisjoint(names)):
+            return True
+    return False
+
+
+def _is_at(result: SearchResult, places: Sequence[tuple[str, int]]) -> bool:
+    citation = result.citation
+    return any(
+        citation.uri == uri and citation.start_line <= line <= citation.end_line
+        for uri, line in places
+    )
