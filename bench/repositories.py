@@ -76,7 +76,7 @@ async def measure(directories: Sequence[Path]) -> Report:
             await _index(client, project, files)
             for item in data["questions"]:
                 if item["repository"] == project:
-                    answer = await client.ask(project, item["question"], limit=1, sections=True)
+                    answer = await client.ask(project, item["question"], limit=1)
                     right = any(_is_right(result, item["answers"]) for result in answer.results)
                     figures["questions"].append(right)
                     uris = {expected.partition("|")[0] for expected in item["answers"]}
