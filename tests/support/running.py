@@ -52,7 +52,7 @@ class Headrace:
     ) -> list[Outcome]:
         """Publish texts by uri to the project ``docs`` at once, and wait until all are searchable.
 
-        It takes a third of the time of single changes, because the worker handles them together.
+        It takes less time than single changes, because the worker handles them together.
         """
         receipts = [
             await self.client.publish(DocumentChange(project="docs", uri=uri, content=text), lane)
