@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -47,37 +48,42 @@ async def texts_of(
     """Return the texts of passages, in their order; those without their best chunk are left out.
 
     A passage whose chunks changed since they were ranked consists of its best chunk alone. A second
-    statement is sent only if chunks between those that were found are needed, or a passage begins
-    within a function.
+    statement is sent beside the first only if chunks between those that were found are needed, or a
+    passage may begin within a function.
     """
     chunk_ids = [chunk_id for passage in passages for chunk_id in passage.chunk_ids]
-    rows = await search.rows(generation, agent, chunk_ids)
-    present = [passage for passage in passages if passage.best.chunk_id in rows]
     gaps = {
         (place.document_id, ordinal)
-        for passage in present
+        for passage in passages
         if passage.has_gap
         for place in list(passage.places.values())[:1]
         for ordinal in passage.ordinals
         if all(other.ordinal != ordinal for other in passage.places.values())
     }
-    beginnings = {
-        at: _beginnings(row)
-        for at, passage in enumerate(present)
-        if (row := rows.get(passage.chunk_ids[0])) is not None
-    }
+    beginnings = {passage.best.chunk_id: _beginnings(passage) for passage in passages}
     wanted = {beginning for group in beginnings.values() for beginning in group}
-    parts: Sequence[ChunkPart] = ()
-    if gaps or wanted:
-        parts = await search.unit_parts(generation, agent, sorted(gaps), sorted(wanted))
+    rows, parts = await asyncio.gather(
+        search.rows(generation, agent, chunk_ids),
+        _parts(search, generation, agent, gaps, wanted),
+    )
     between = {(part.document_id, part.ordinal): part for part in parts}
     return [
-        replace(
-            _joined(passage, rows, between),
-            signatures=_signatures(beginnings.get(at, []), parts),
-        )
-        for at, passage in enumerate(present)
+        _with_signatures(_joined(passage, rows, between), beginnings[passage.best.chunk_id], parts)
+        for passage in passages
+        if passage.best.chunk_id in rows
     ]
+
+
+async def _parts(
+    search: Search,
+    generation: Generation,
+    agent: str | None,
+    gaps: Collection[tuple[int, int]],
+    wanted: Collection[UnitBeginning],
+) -> Sequence[ChunkPart]:
+    if not gaps and not wanted:
+        return ()
+    return await search.unit_parts(generation, agent, sorted(gaps), sorted(wanted))
 
 
 def _joined(
@@ -150,21 +156,29 @@ def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return shared
 
 
-def _beginnings(first: ChunkRow) -> list[UnitBeginning]:
-    """Units that a passage begins within, outermost first, by its first chunk.
+def _beginnings(passage: Passage) -> list[UnitBeginning]:
+    """Units that a passage may begin within, outermost first, by its first chunk.
 
-    There is none if the chunk itself has the signature, or parts of several units.
+    There is none if the chunk is the first of its document, or has parts of several units.
     """
-    names = symbols_of(first.symbol)
-    if first.kind != "code" or len(names) != 1 or first.ordinal == 0:
+    first = next(iter(passage.places.values()), None)
+    names = symbols_of(first.symbol) if first is not None and first.is_code else ()
+    if first is None or len(names) != 1 or first.ordinal == 0 or first.is_example:
         return []
     [name] = names
-    if signature_of(first.content, name) is not None:
-        return []
     owners = owners_of(name)
     separator = owners[-1][1][len(owners[-1][0]) :] if owners else "."
     units = [*owners, (name, f"{name}{separator}")][-_MOST_SIGNATURES:]
     return [UnitBeginning(first.document_id, first.ordinal, *unit) for unit in units]
+
+
+def _with_signatures(
+    text: PassageText, beginnings: Sequence[UnitBeginning], parts: Sequence[ChunkPart]
+) -> PassageText:
+    """Add the signatures of the units that a text begins within, unless it has its own."""
+    if not beginnings or signature_of(text.row.content, beginnings[-1].name) is not None:
+        return text
+    return replace(text, signatures=_signatures(beginnings, parts))
 
 
 def _signatures(

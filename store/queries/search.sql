@@ -69,7 +69,35 @@ cross join lateral (
 -- name: unit_parts
 -- Two kinds of chunks: those with an ordinal in $3 of the document in $2; and of the chunks above
 -- the ordinal in $5 of the document in $4 that have the name in $6, or one that begins with the
--- prefix in $7, the first and the four nearest, of which the beginning is enough.
+-- prefix in $7, the first, and the four nearest that have the name itself. Of these the beginning
+-- is enough. Each document is read once, without its texts.
+with
+outline as materialized (
+    select c.id, c.document_id, c.ordinal, c.symbol
+    from chunks c
+    where
+        c.generation_id = $1
+        and c.document_id = any ($4::bigint[])
+        and c.symbol is not null
+        and not c.is_example
+),
+named as (
+    select
+        o.id,
+        o.symbol = unit.name as is_unit,
+        row_number() over (partition by unit.row order by o.ordinal) as from_start,
+        row_number() over (partition by unit.row order by o.ordinal desc) as from_end
+    from unnest($4::bigint[], $5::int[], $6::text[], $7::text[])
+    with ordinality unit (document_id, above, name, prefix, row)
+    join outline o
+        on o.document_id = unit.document_id
+        and o.ordinal < unit.above
+        and (
+            o.symbol = unit.name
+            or starts_with(o.symbol, unit.prefix)
+            or starts_with(o.symbol, unit.name || ', ')
+        )
+)
 select
     c.id as chunk_id, c.document_id, c.ordinal, c.start_line, c.end_line, c.tokens, c.symbol,
     c.heading_path, c.content, c.locator::text as locator
@@ -81,30 +109,12 @@ join chunks c
     and not c.is_example
 union all
 select
-    n.id, n.document_id, n.ordinal, n.start_line, n.end_line, n.tokens, n.symbol, n.heading_path,
-    left(n.content, 4000), null
-from unnest($4::bigint[], $5::int[], $6::text[], $7::text[]) unit (document_id, above, name, prefix)
-cross join lateral (
-    select near.*
-    from (
-        select
-            c.*,
-            row_number() over (order by c.ordinal) as from_start,
-            row_number() over (order by c.ordinal desc) as from_end
-        from chunks c
-        where
-            c.generation_id = $1
-            and c.document_id = unit.document_id
-            and c.ordinal < unit.above
-            and not c.is_example
-            and (
-                c.symbol = unit.name
-                or starts_with(c.symbol, unit.prefix)
-                or starts_with(c.symbol, unit.name || ', ')
-            )
-    ) near
-    where near.from_start = 1 or near.from_end <= 4
-) n
+    c.id, c.document_id, c.ordinal, c.start_line, c.end_line, c.tokens, c.symbol, c.heading_path,
+    left(c.content, 4000), null
+from chunks c
+where
+    c.generation_id = $1
+    and c.id = any (array(select id from named where from_start = 1 or (is_unit and from_end <= 4)))
 
 -- name: embedded_by
 -- The models whose vectors a generation has.
