@@ -257,7 +257,9 @@ def _result(
         first=source.start_line,
         spans=spans,
     )
-    above, _, below = (result.rendered or content).rpartition(content)
+    above, below = ("", "")
+    if content:
+        above, _, below = (result.rendered or content).rpartition(content)
     others = result.other_matches or ()
     return Result(
         number=number,

@@ -25,8 +25,14 @@ from tests.support.shell import Shell, install_headrace, require_programs, shell
 
 PLACE = "redis://localhost:6379/0"
 LANGUAGES = {"bash", "output", "python", "json", "text"}
-REASONS = {"installs packages", "needs Docker", "needs the key of a provider", "does not end"}
-MOST_NOT_RUN = 8
+REASONS = {
+    "installs packages",
+    "needs Docker",
+    "needs the key of a provider",
+    "needs a model",
+    "does not end",
+}
+MOST_NOT_RUN = 11
 README = "README.md"
 QUICKSTART = "docs/quickstart.md"
 GENERATED = "docs/reference/commands.md"

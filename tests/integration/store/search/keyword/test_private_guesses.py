@@ -39,6 +39,7 @@ NEWER_COLUMNS = (
     ("keyword_segments", "is_example boolean"),
     ("documents", "text_chunks int"),
     ("documents", "counted_position bigint"),
+    ("generations", "calibration jsonb not null default '{}'"),
     ("generations", "strategies jsonb not null default '{}'"),
     ("generations", "context text not null default ''"),
 )
@@ -97,11 +98,11 @@ async def test_figures_do_not_show_that_another_agent_has_the_text(
 async def test_a_guess_by_one_agent_costs_as_much_as_any_other(running: Headrace) -> None:
     """The right one of six guesses by another agent costs as much as the others."""
     await running.change("pin.txt", SECRET, agent="alice")
-    changes = [note(f"g{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
+    changes = [note(f"g/{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
     found = await figures(running, changes)
     assert len(set(found)) == 1, found
     assert found[0][0] == 1
-    again = [note(f"h{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
+    again = [note(f"moved/g/{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
     assert {one[1] for one in await figures(running, again)} == {0}
 
 
