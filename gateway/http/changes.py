@@ -169,7 +169,7 @@ async def move_document(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Rename a document. Chunks that stay the same keep their vectors."""
+    """Rename a document. Its vectors stay if it has a title, or keeps folder and file name."""
     published = await services.knowledge.move(
         caller, project, move.old_uri, move.uri, event_id=idempotency_key, wait=wait_of(prefer)
     )

@@ -155,21 +155,36 @@ async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
     assert after.data.chunks_kept == before.data.chunks_added - after.data.chunks_added
 
 
-async def test_a_rename_embeds_nothing(running: Headrace) -> None:
-    """A rename changes the citation and embeds nothing."""
-    await running.change("old/river.md", RIVER)
-    receipt = await running.client.rename("docs", "new/river.md", "old/river.md", RIVER)
-    renamed = await running.outcome(receipt)
-    assert isinstance(renamed, DocumentIndexed)
-    assert renamed.data.chunks_embedded == 0
+async def test_a_move_of_a_tree_embeds_nothing(running: Headrace) -> None:
+    """The citation changes. Texts have folder and file name at most, and these stay the same."""
+    await running.change("old/docs/river.md", RIVER)
+    receipt = await running.client.rename("docs", "new/docs/river.md", "old/docs/river.md", RIVER)
+    moved = await running.outcome(receipt)
+    assert isinstance(moved, DocumentIndexed)
+    assert moved.data.chunks_embedded == 0
     answer = await running.client.ask("docs", "weir")
-    assert {one.citation.uri for one in answer.results} == {"new/river.md"}
+    assert {one.citation.uri for one in answer.results} == {"new/docs/river.md"}
 
 
-async def test_a_copy_embeds_nothing(running: Headrace) -> None:
-    """Vectors are cached by text, so a copy under another uri needs no embedding."""
-    await running.change("river.md", RIVER)
-    copied = await running.change("copy/of/it.md", RIVER)
+async def test_a_rename_embeds_a_text_without_a_title(running: Headrace) -> None:
+    """Its text begins with the file name; a title takes that place, so it embeds nothing then."""
+    await running.change("old.md", RIVER)
+    receipt = await running.client.rename("docs", "new.md", "old.md", RIVER)
+    untitled = await running.outcome(receipt)
+    await running.change("titled/old.md", BAKERY, title="Bread")
+    receipt = await running.client.rename(
+        "docs", "titled/new.md", "titled/old.md", BAKERY, title="Bread"
+    )
+    titled = await running.outcome(receipt)
+    assert isinstance(untitled, DocumentIndexed)
+    assert isinstance(titled, DocumentIndexed)
+    assert (untitled.data.chunks_embedded, titled.data.chunks_embedded) == (1, 0)
+
+
+async def test_a_copy_of_a_tree_embeds_nothing(running: Headrace) -> None:
+    """Vectors are cached by text, so a copy with the same folder and name needs no embedding."""
+    await running.change("docs/river.md", RIVER)
+    copied = await running.change("copy/of/docs/river.md", RIVER)
     assert isinstance(copied, DocumentIndexed)
     assert copied.data.chunks_added > 0
     assert copied.data.chunks_embedded == 0

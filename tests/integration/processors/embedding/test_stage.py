@@ -102,7 +102,7 @@ async def test_a_sync_is_found_by_keyword_while_the_model_is_down(
         server.faults.clear()
         await running.client.wait(receipts, PATIENCE, vectors=True)
         assert await counts(worker) == Counts(chunks=FILES, pending=0, refused=0)
-        assert embedded(server) == Counter({f"Heron number{n}.": 1 for n in range(FILES)})
+        assert embedded(server) == Counter({f"{n}.md\nHeron number{n}.": 1 for n in range(FILES)})
         again = await running.client.ask("docs", "number321", limit=1)
         assert (again.coverage, again.degraded) == (1.0, ())
 
@@ -141,9 +141,9 @@ async def test_a_question_can_wait_for_vectors(
 ) -> None:
     """A question with ``vectors`` is stale until they exist, then finds by both retrievers."""
     async with worker_of(redis_url, database, server) as running:
-        await running.change("known.md", "The model is there.")
+        await running.change("known", "The model is there.")
         down(server)
-        [receipt] = await publish(running, change("a.md", "Herons nest in March."))
+        [receipt] = await publish(running, change("a", "Herons nest in March."))
         await running.client.wait([receipt], PATIENCE)
         token, moment = receipt.token, timedelta(milliseconds=200)
         answer = await running.client.ask("docs", "herons", min_event=token, max_wait=moment)
@@ -199,7 +199,7 @@ async def test_only_the_newest_text_is_embedded(
             outcomes = await running.client.wait([*first, *second], PATIENCE, vectors=True)
     chunks = [_embedded_chunks(outcomes[receipt.token]) for receipt in (*first, *second)]
     assert chunks == [0, 1]
-    assert embedded(server) == Counter({"The new text.": 1})
+    assert embedded(server) == Counter({"a.md\nThe new text.": 1})
     assert await counts(worker) == Counts(chunks=1, pending=0, refused=0)
 
 

@@ -78,26 +78,28 @@ async def test_an_example_is_a_result_of_its_own(running: Headrace) -> None:
 
 
 async def test_edits_embed_only_what_they_change(running: Headrace) -> None:
-    """Edits elsewhere and a rename keep an example; an edit of its code, or a delete, does not."""
-    await published(running, "guide.md", GUIDE)
+    """Edits elsewhere and a move keep an example; an edit of its code, or a delete, does not."""
+    await published(running, "old/docs/guide.md", GUIDE)
     [before] = await examples_for(running, "unlock the gate")
     query = "select count(*) from vector_cache"
     [(vectors,)] = await rows(running.database, "docs", query + " where $1::int > 0")
     edited = GUIDE.replace("old and heavy", "new and light").replace("## Closing", "\n\n## Closing")
-    data = await published(running, "guide.md", edited)
+    data = await published(running, "old/docs/guide.md", edited)
     assert data.code_examples == 1
     [(vectors_after,)] = await rows(running.database, "docs", query + " where $1::int > 0")
     assert vectors_after - vectors == data.chunks_added
     [kept] = await examples_for(running, "unlock the gate")
     assert kept.chunk_id == before.chunk_id
-    moved = await published(running, "moved.md", edited, change="rename", old_uri="guide.md")
+    moved = await published(
+        running, "new/docs/guide.md", edited, change="rename", old_uri="old/docs/guide.md"
+    )
     assert (moved.code_examples, moved.chunks_embedded) == (1, 0)
     [renamed] = await examples_for(running, "unlock the gate")
-    assert renamed.citation.uri == "moved.md"
-    await published(running, "moved.md", edited.replace("wheel=3", "wheel=4"))
+    assert renamed.citation.uri == "new/docs/guide.md"
+    await published(running, "new/docs/guide.md", edited.replace("wheel=3", "wheel=4"))
     [changed] = await examples_for(running, "unlock the gate")
     assert changed.content.endswith("gate.turn(wheel=4)")
-    await published(running, "moved.md", None, change="delete")
+    await published(running, "new/docs/guide.md", None, change="delete")
     assert await examples_for(running, "unlock the gate") == []
 
 

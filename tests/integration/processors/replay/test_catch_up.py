@@ -72,7 +72,7 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
         await notes(worker)
         async with busy(worker) as (acknowledged, generations):
             reports = [
-                await replay(opened, chunking=chunking) for chunking in ("1:64", "1:32", "1")
+                await replay(opened, chunking=chunking) for chunking in ("2:64", "2:32", "2")
             ]
             before = await generation_before(opened, "docs")
             await switch_to(opened, "docs", before, lambda _done, _total: None)

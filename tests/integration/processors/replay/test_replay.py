@@ -109,7 +109,7 @@ async def test_a_model_that_is_not_needed_is_not_asked(
     before = len(server.requests)
     at = {"model_base_url": server.base_url, "model_api_key": server.key}
     async with tools(worker.redis_url, database, **at) as later:
-        report = await replay(later, chunking="1:512")
+        report = await replay(later, chunking="2:512")
     assert (report.switched, report.cost.texts) == (True, 0)
     assert len(server.requests) == before
 

@@ -109,15 +109,16 @@ async def test_an_edit_embeds_few_texts(
     """A live edit of a document that is cut by topic embeds one sentence and a few chunks."""
     await choose(opened, talks="semantic")
     await replay(opened)
+    await worker.change("old/talks/talk.txt", TEXT, collections=("talks",))
     held = await vectors(database)
     edited = TEXT.replace("number 30 stood", "number 30 stands")
-    outcome = await worker.change("talk.txt", edited, collections=("talks",))
+    outcome = await worker.change("old/talks/talk.txt", edited, collections=("talks",))
     assert isinstance(outcome, DocumentIndexed)
     assert 0 < outcome.data.chunks_added <= 4
     assert 2 <= await vectors(database) - held <= 5
     assert outcome.data.tokens_embedded > 0
     again = await vectors(database)
-    await worker.change("copy.txt", TEXT, collections=("talks",))
+    await worker.change("copy/of/talks/talk.txt", TEXT, collections=("talks",))
     assert await vectors(database) == again
 
 
