@@ -93,7 +93,7 @@ def _best_lines(result: SearchResult, question: str, *, colour: bool) -> list[Re
         if signature is not None and signature.line < start:
             above = [(signature.line, printable(signature.text).split("\n"))]
     parts = [_snippet(lexer, line, [*texts], colour=colour) for line, texts in above]
-    if above:
+    if above and above[-1][0] + len(above[-1][1]) < start:
         parts.append(Text(f"{'…':>7}", style="dim"))
     return [*parts, _snippet(lexer, start, lines, colour=colour)]
 

@@ -88,23 +88,25 @@ def test_the_definition_and_the_other_matches_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The definition is above the lines, from the answer or from the passage; matches are below."""
-    update = {
+    update: dict[str, object] = {
         "kind": Kind.CODE,
         "definition": (SourceLines(start_line=3, text="def nest(\n    month,\n):"),),
         "other_matches": (
             OtherMatch(chunk_id=2, start_line=40, end_line=52, symbol="Heron.fly", score=0.1),
         ),
     }
-    print_results(Console(), [found("    herons += 1").model_copy(update=update)], "herons")
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in lines[1:6]] == [
-        ["3", "def", "nest("],
-        ["4", "month,"],
-        ["5", "):"],
-        ["…"],
-        ["1", "herons", "+=", "1"],
-    ]
-    assert lines[6] == "   also 40-52  Heron.fly"
+    for start_line, between in ((6, []), (9, [["…"]])):
+        update["citation"] = Citation(uri="a.py", start_line=start_line, end_line=start_line)
+        print_results(Console(), [found("    herons += 1").model_copy(update=update)], "herons")
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split() for line in lines[1 : 5 + len(between)]] == [
+            ["3", "def", "nest("],
+            ["4", "month,"],
+            ["5", "):"],
+            *between,
+            [str(start_line), "herons", "+=", "1"],
+        ]
+        assert lines[5 + len(between)] == "   also 40-52  Heron.fly"
     body = "\n".join(["def nest(month):", *["    swans += 1"] * 20, "    herons += 1"])
     cited = Citation(uri="a.py", start_line=1, end_line=22, symbol="nest")
     print_results(
