@@ -19,6 +19,7 @@ import structlog
 from runtime.lifespan import wait_or_stop
 from store.generations import catalog
 from store.generations.catalog import Generation
+from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -134,9 +135,18 @@ class Maintenance:
         await self._indexes.refresh(live.project_id, live.id, after_import=True)
 
     async def _analyze(self) -> None:
-        async with self._database.connection() as connection:
-            if await connection.fetchval(_QUERIES["has_new_tables"]):
-                await connection.execute(_QUERIES["analyze_new_tables"], timeout=_ANALYZE_TIMEOUT_S)
+        """Analyze new tables; those that another session works on wait for the next round.
+
+        Autovacuum holds the same lock, and a build of a vector index holds it for minutes.
+        """
+        try:
+            async with self._database.connection() as connection:
+                if await connection.fetchval(_QUERIES["has_new_tables"]):
+                    await connection.execute(
+                        _QUERIES["analyze_new_tables"], timeout=_ANALYZE_TIMEOUT_S
+                    )
+        except WriteConflict as error:
+            log.info("maintenance.analyze_deferred", reason=str(error))
 
     async def tidy_keywords(self, generation: Generation) -> None:
         """Merge a generation's segments and add its new words, each step in a transaction."""

@@ -277,6 +277,8 @@ async def test_plans_keep_their_indexes_under_row_level_security(
             texts = [f"c{i} d{i % 50}" for i in range(start, start + 1000)]
             part = vectors[start : start + 1000]
             await index.store.apply([index.document(f"d{start}", texts, part, project=project)])
+        few = [index.document(f"few{i}", [f"e{i}"], project=project) for i in range(1000)]
+        await index.store.apply(few)  # a table of one page is best read as a whole
     await Maintenance(index.database, database.owner_url, exact_chunks=1000).run_once()
     owner = await asyncpg.connect(database.owner_url)
     await owner.execute("analyze")
@@ -319,6 +321,22 @@ async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
         while await owner.fetchval("select reltuples from pg_class where relname = 'chunks'") < 300:
             await maintenance.run_once()
     await owner.close()
+
+
+async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
+    index: Index, database: Fresh
+) -> None:
+    """Segments are merged while another session analyzes a new table or builds an index on it."""
+    await write_many(index, 70)
+    owner = await asyncpg.connect(database.owner_url)
+    has_new_tables = named("maintenance")["has_new_tables"]
+    await eventually(lambda: owner.fetchval(has_new_tables), "the server has counted the rows")
+    async with owner.transaction():
+        await owner.execute("lock table chunks, embeddings in share update exclusive mode")
+        await owner.execute("lock table keyword_postings in share update exclusive mode")
+        await Maintenance(index.database).run_once()
+    await owner.close()
+    assert len(await sizes(index)) < 20
 
 
 async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -> None:
