@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_timeout
+import structlog
 from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
@@ -89,6 +91,19 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def forks() -> Iterator[None]:
     """Fork the parsers of workers in a test's process, and the services that it starts."""
     with parsers_are_forked(), services_are_forked():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_cached_loggers() -> Iterator[None]:
+    """Let no logger keep the configuration of an earlier test: ``capture_logs`` would miss it."""
+    configure = structlog.configure
+
+    def uncached(*arguments: Any, **options: Any) -> None:
+        configure(*arguments, **options | {"cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", uncached)
         yield
 
 
