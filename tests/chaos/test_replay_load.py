@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from bench.traffic import Traffic, under_traffic
-from events.models import QueryAnswer
+from events.models import QueryAnswer, SearchResult
 from events.names import Lane
 from tests.chaos.journal import Journal
 from tests.chaos.staging import Stage
@@ -64,8 +64,11 @@ async def _answered_by(traffic: Traffic, generation: int) -> None:
 async def _assert_unmixed(
     owner: asyncpg.Connection, answers: Sequence[QueryAnswer], generations: set[int]
 ) -> None:
-    """Assert that each result is stored in its answer's generation with the same content."""
-    ids = {one.chunk_id for answer in answers for one in answer.results}
+    """Assert that each result consists of chunks of its answer's generation, and of no other text.
+
+    The chunks of the journal's documents share no lines, so a passage of several is all of them.
+    """
+    ids = {at for answer in answers for one in answer.results for at in _chunk_ids(one)}
     rows = await owner.fetch(
         "SELECT id, generation_id, content FROM chunks WHERE id = ANY($1::bigint[])", list(ids)
     )
@@ -73,7 +76,15 @@ async def _assert_unmixed(
     seen = set()
     for answer in answers:
         for one in answer.results:
-            if one.chunk_id in stored:  # other chunks were removed since
-                assert stored[one.chunk_id] == (answer.generation, one.content), one
+            chunks = [stored[at] for at in _chunk_ids(one) if at in stored]
+            if len(chunks) == len(_chunk_ids(one)):  # other chunks were removed since
+                assert {generation for generation, _ in chunks} == {answer.generation}, one
+                words = [word for _, content in chunks for word in content.split()]
+                assert one.content.split() == words, one
                 seen.add(answer.generation)
     assert seen == generations
+
+
+def _chunk_ids(result: SearchResult) -> tuple[int, ...]:
+    """Ids of all chunks of a passage, in the order of the text."""
+    return result.chunk_ids or (result.chunk_id,)
