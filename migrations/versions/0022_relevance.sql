@@ -28,3 +28,8 @@ $$;
 revoke execute on function add_rerank_costs from public;
 
 grant execute on function add_rerank_costs to headrace_answerer, headrace_worker;
+
+-- Measurements of a generation's models by name, which the fusion uses.
+alter table generations add column calibration jsonb not null default '{}';
+
+grant update (calibration) on generations to headrace_worker;

@@ -1,14 +1,14 @@
-"""Calibration of the models of a generation."""
+"""Costs of reranking, and calibration of the models of a generation."""
 
 from __future__ import annotations
 
 from migrations.statements import run_script
 
-revision = "0023"
-down_revision = "0022"
+revision = "0022"
+down_revision = "0021"
 oldest_code = "0012"
 
 
 def upgrade() -> None:
-    """Run ``0023_calibration.sql``."""
+    """Run ``0022_relevance.sql``."""
     run_script(__file__)
