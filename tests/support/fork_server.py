@@ -79,7 +79,11 @@ class _Server:
 
     def _fork(self) -> None:
         client, _ = self._door.accept()
-        order, streams = Order.receive(client)
+        try:
+            order, streams = Order.receive(client)
+        except (OSError, ValueError, TypeError):  # the client has ended before its order
+            client.close()
+            return
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             self._leave(client)
@@ -91,9 +95,13 @@ class _Server:
         _say(client, pid)
 
     def _abandon(self, pid: int) -> None:
-        """Kill the process of a client that has ended: it has nothing to send after its order."""
-        self._forget(pid).close()
-        os.kill(pid, signal.SIGKILL)
+        """Kill the process of a client that has ended: it has nothing to send after its order.
+
+        Both may have ended since the last look at the selector; the process is forgotten then.
+        """
+        if pid in self._clients:
+            self._forget(pid).close()
+            os.kill(pid, signal.SIGKILL)
 
     def _forget(self, pid: int) -> socket.socket:
         client = self._clients.pop(pid)
