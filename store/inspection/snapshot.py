@@ -10,7 +10,7 @@ import asyncpg
 from store.generations.catalog import Generation
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
-from store.postgres.pool import EVERY_AGENT, Database
+from store.postgres.pool import EVERY_AGENT, Database, entering
 
 __all__ = [
     "is_being_replayed",
@@ -18,7 +18,6 @@ __all__ = [
     "stuck_outbox",
 ]
 
-_POOL = named("pool")
 _QUERIES = named("inspection")
 
 
@@ -33,8 +32,7 @@ async def snapshot(database: Database, generation: Generation) -> AsyncIterator[
         database.connection() as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        scope = str(generation.project_id), EVERY_AGENT, str(generation.id)
-        await connection.execute(_POOL["enter_scope"], *scope)
+        await connection.execute(entering(generation.project_id, EVERY_AGENT, generation.id))
         yield connection
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
+from asyncpg.transaction import Transaction
 
 from runtime.errors import ConfigurationError, Unavailable
 
@@ -69,8 +70,16 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
     Each method raises ``TimeoutError`` in such a case; the connection must then be terminated.
     """
 
+    _first_statement = ""
+
+    def transaction_with(self, first_statement: str) -> Transaction:
+        """Make a transaction that sends its first statement, without arguments, with ``BEGIN``."""
+        self._first_statement = first_statement
+        return self.transaction()
+
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """Call the driver's ``execute`` within the limit."""
+        query, self._first_statement = query + self._first_statement, ""
         async with self._limit(timeout):
             status: str = await super().execute(query, *args, timeout=timeout)
             return status

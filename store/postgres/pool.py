@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Self
@@ -22,7 +22,7 @@ from store.postgres.named_queries import named
 from store.postgres.revision import check
 from store.postgres.roles import take_role
 
-__all__ = ["EVERY_AGENT", "Database", "SilenceWatch"]
+__all__ = ["EVERY_AGENT", "Database", "SilenceWatch", "entering"]
 
 EVERY_AGENT = "*"
 """For maintenance (counting, merging): gives access to the private rows of all agents. No agent
@@ -120,12 +120,17 @@ class Database:
 
     @asynccontextmanager
     async def scope(
-        self, project_id: int, agent: str | None = None, generation_id: int | None = None
+        self,
+        project_id: int,
+        agent: str | None = None,
+        generation_id: int | None = None,
+        settings: Mapping[str, int | str] = {},
     ) -> AsyncIterator[asyncpg.Connection]:
         """Begin a transaction that sees one project and, of its indexes, one generation.
 
         It sees the shared rows of the generation and the private rows of the agent. It sees no rows
-        of an index if no generation is given, or one of another project.
+        of an index if no generation is given, or one of another project. ``settings`` of Postgres
+        hold until it ends.
 
         Raises:
             Unavailable: the server cannot be reached, or the connection is lost; nothing is
@@ -135,11 +140,8 @@ class Database:
         async with (
             self.connection() as connection,
             self._watch.watching(),
-            connection.transaction(),
+            connection.transaction_with(entering(project_id, agent, generation_id, settings)),
         ):
-            await connection.execute(
-                _QUERIES["enter_scope"], str(project_id), agent or "", str(generation_id or "")
-            )
             try:
                 yield connection
             except TimeoutError:
@@ -159,6 +161,31 @@ class Database:
                 return connection
             connection.terminate()
             await self._pool.release(connection)
+
+
+def entering(
+    project_id: int,
+    agent: str | None,
+    generation_id: int | None,
+    settings: Mapping[str, int | str] = {},
+) -> str:
+    """Statements that enter a scope. They have no parameters, so that ``BEGIN`` is sent with them.
+
+    Every byte of a value is escaped, so that none can end the literal.
+    """
+    values = {
+        "app.project_id": project_id,
+        "app.agent": agent or "",
+        "app.generation_id": generation_id or "",
+        **settings,
+    }
+    return ";".join(
+        f"set local {name} to E'{_escaped(str(value))}'" for name, value in values.items()
+    )
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in value.encode())
 
 
 async def _pool(
