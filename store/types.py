@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -191,12 +191,12 @@ class NamedChunk:
     content: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkPlace:
+class ChunkPlace(NamedTuple):
     """Place of a chunk in its document; ``ordinal`` counts the document's chunks from 0.
 
     Lines count from 1, both ends included. ``is_code``: the document is code, so that ``symbol`` is
-    the qualified name of a unit, or several names with commas between.
+    the qualified name of a unit, or several names with commas between. ``is_bare``: the chunk has
+    no vector yet.
     """
 
     document_id: int
@@ -206,9 +206,10 @@ class ChunkPlace:
     tokens: int
     page: int | None = None
     symbol: str | None = None
-    heading_path: tuple[str, ...] = ()
+    heading_path: Sequence[str] = ()
     is_code: bool = False
     is_example: bool = False
+    is_bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ class Candidates:
     chunks that pass the filters, or None if unknown.
     ``term_weights``: factor in BM25 of each term of the query, or its correction, that occurs.
     ``named``: for a search with ``defined``, all candidates and the other definitions.
+    ``is_live``: the generation was the live one when it was searched.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -241,6 +243,7 @@ class Candidates:
     term_weights: Mapping[str, float] = field(default_factory=dict)
     named: Mapping[int, NamedChunk] = field(default_factory=dict)
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+    is_live: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from events.models import RetrieverScore, Weights
+from events.models import Weights
 from processors.answering.definitions import Promotion
 from store.types import Candidates
 
-__all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "fuse"]
+__all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "RankedScore", "fuse"]
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Ranked = Sequence[tuple[int, float]]
@@ -38,6 +38,13 @@ COSINE_PER_BM25 = 0.0135
 
 DOCUMENT_SOFTNESS = 0.04
 """Distance to the best chunk of its document, in cosine, at which a chunk is further evidence."""
+
+
+class RankedScore(NamedTuple):
+    """Rank (from 1) and score of a chunk in one retriever."""
+
+    rank: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +59,8 @@ class Fused:
     chunk_id: int
     score: float
     match_type: Literal["hybrid", "vector", "keyword"]
-    vector: RetrieverScore | None
-    keyword: RetrieverScore | None
+    vector: RankedScore | None
+    keyword: RankedScore | None
     defines: str | None = None
     reranked: float | None = None
 
@@ -210,10 +217,10 @@ def _factors(weights: Weights | None) -> tuple[float, float]:
     return 2 * weights.vector / total, 2 * weights.keyword / total
 
 
-def _retriever_scores(rankings: Iterable[Ranked]) -> dict[int, RetrieverScore]:
+def _retriever_scores(rankings: Iterable[Ranked]) -> dict[int, RankedScore]:
     """Rank and score of each chunk by its retriever; a chunk is embedded by one model only."""
     return {
-        chunk_id: RetrieverScore(rank=rank, score=score)
+        chunk_id: RankedScore(rank, score)
         for ranked in rankings
         for rank, (chunk_id, score) in enumerate(ranked, start=1)
     }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -12,7 +11,7 @@ from content.signatures import Signature, owners_of, signature_of, symbols_of
 from processors.answering.units import Passage
 from store.documents.text import TextPart, joined_lines
 from store.generations.catalog import Generation
-from store.search.search import Search, UnitBeginning
+from store.search.search import Neighbours, Search, UnitBeginning
 from store.types import ChunkPart, ChunkRow
 
 __all__ = ["PassageText", "texts_of"]
@@ -47,9 +46,7 @@ async def texts_of(
 ) -> list[PassageText]:
     """Return the texts of passages, in their order; those without their best chunk are left out.
 
-    A passage whose chunks changed since they were ranked consists of its best chunk alone. A second
-    statement is sent beside the first only if chunks between those that were found are needed, or a
-    passage may begin within a function.
+    A passage whose chunks changed since they were ranked consists of its best chunk alone.
     """
     chunk_ids = [chunk_id for passage in passages for chunk_id in passage.chunk_ids]
     gaps = {
@@ -60,30 +57,22 @@ async def texts_of(
         for ordinal in passage.ordinals
         if all(other.ordinal != ordinal for other in passage.places.values())
     }
-    beginnings = {passage.best.chunk_id: _beginnings(passage) for passage in passages}
-    wanted = {beginning for group in beginnings.values() for beginning in group}
-    rows, parts = await asyncio.gather(
-        search.rows(generation, agent, chunk_ids),
-        _parts(search, generation, agent, gaps, wanted),
-    )
+    beginnings: dict[int, list[UnitBeginning]] = {}
+
+    def needed(rows: Mapping[int, ChunkRow]) -> Neighbours:
+        beginnings.update(
+            (passage.best.chunk_id, _beginnings(passage, rows)) for passage in passages
+        )
+        units = {unit for group in beginnings.values() for unit in group}
+        return Neighbours(sorted(gaps), sorted(units))
+
+    rows, parts = await search.rows_and_parts(generation, agent, chunk_ids, needed)
     between = {(part.document_id, part.ordinal): part for part in parts}
     return [
         _with_signatures(_joined(passage, rows, between), beginnings[passage.best.chunk_id], parts)
         for passage in passages
         if passage.best.chunk_id in rows
     ]
-
-
-async def _parts(
-    search: Search,
-    generation: Generation,
-    agent: str | None,
-    gaps: Collection[tuple[int, int]],
-    wanted: Collection[UnitBeginning],
-) -> Sequence[ChunkPart]:
-    if not gaps and not wanted:
-        return ()
-    return await search.unit_parts(generation, agent, sorted(gaps), sorted(wanted))
 
 
 def _joined(
@@ -156,16 +145,20 @@ def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return shared
 
 
-def _beginnings(passage: Passage) -> list[UnitBeginning]:
+def _beginnings(passage: Passage, rows: Mapping[int, ChunkRow]) -> list[UnitBeginning]:
     """Units that a passage may begin within, outermost first, by its first chunk.
 
-    There is none if the chunk is the first of its document, or has parts of several units.
+    There is none if the chunk is the first of its document, or has parts of several units; or if
+    one of its chunks has the signature of its unit.
     """
     first = next(iter(passage.places.values()), None)
     names = symbols_of(first.symbol) if first is not None and first.is_code else ()
     if first is None or len(names) != 1 or first.ordinal == 0 or first.is_example:
         return []
     [name] = names
+    contents = (rows[chunk_id].content for chunk_id in passage.chunk_ids if chunk_id in rows)
+    if any(signature_of(content, name) is not None for content in contents):
+        return []
     owners = owners_of(name)
     separator = owners[-1][1][len(owners[-1][0]) :] if owners else "."
     units = [*owners, (name, f"{name}{separator}")][-_MOST_SIGNATURES:]

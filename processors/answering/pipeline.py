@@ -202,13 +202,15 @@ class Answering:
             return await self._answer_live(question)
 
     async def _answer_live(self, question: _Question) -> QueryAnswer:
-        """Answer from the live generation; if it is dropped while answering, use its successor."""
-        generation = await self._search.live(question.query.project)
+        """Answer from the live generation; if it is replaced while answering, use its successor."""
+        query = question.query
+        is_plain = query.mode != "exact" and query.like is None
+        generation = await self._search.live(query.project, may_be_former=is_plain)
         if generation.id not in self._notices.compared:
-            self._notices.compare(question.query.project, generation)
+            self._notices.compare(query.project, generation)
         answer, is_complete = await self._answer(question, generation)
         if not is_complete:
-            current = await self._search.live(question.query.project)
+            current = await self._search.live(query.project)
             if current.id != generation.id:
                 return (await self._answer(question, current))[0]
         return answer
@@ -216,7 +218,7 @@ class Answering:
     async def _answer(
         self, question: _Question, generation: Generation
     ) -> tuple[QueryAnswer, bool]:
-        """Return an answer, and False if rows may have been dropped while it was made."""
+        """Return an answer, and False if its generation may have been replaced or dropped."""
         query, stopwatch = question.query, question.stopwatch
         if query.mode == "exact":
             exact = await answer_exactly(self._search, self._assembler, query, generation)
@@ -283,7 +285,7 @@ class Answering:
             or (confidence is not None and confidence < WEAK_BELOW),
             corrections=dict(candidates.corrections),
         )
-        return answer, assembled.is_complete
+        return answer, assembled.is_complete and candidates.is_live
 
     @staged("diversify")
     async def _diversified(

@@ -23,6 +23,7 @@ from events.models import (
     TermMatch,
 )
 from processors.answering.context_builder import Block, ContextBuilder
+from processors.answering.fusion import RankedScore
 from processors.answering.passage_texts import PassageText, texts_of
 from processors.answering.units import Passage
 from processors.chunking.types import CountTokens
@@ -162,7 +163,10 @@ def _result(
 ) -> SearchResult:
     row, fused = text.row, text.passage.best
     scores = Scores(
-        vector=fused.vector, keyword=fused.keyword, fused=fused.score, reranked=fused.reranked
+        vector=_retriever_score(fused.vector),
+        keyword=_retriever_score(fused.keyword),
+        fused=fused.score,
+        reranked=fused.reranked,
     )
     readable = rendered(row.content, row.locator)
     definition = tuple(SourceLines(start_line=at, text=lines) for at, lines in text.signatures)
@@ -187,6 +191,10 @@ def _result(
     )
 
 
+def _retriever_score(score: RankedScore | None) -> RetrieverScore | None:
+    return None if score is None else RetrieverScore(rank=score.rank, score=score.score)
+
+
 def _other_match(passage: Passage) -> OtherMatch:
     place = passage.places[passage.best.chunk_id]
     start_line, end_line = passage.lines
@@ -196,7 +204,7 @@ def _other_match(passage: Passage) -> OtherMatch:
         end_line=end_line,
         page=place.page,
         symbol=place.symbol,
-        heading_path=place.heading_path,
+        heading_path=tuple(place.heading_path),
         score=passage.best.score,
     )
 

@@ -189,24 +189,58 @@ exists (
 )
 
 -- name: among
--- The chunks among $2 that exist and are visible to the agent.
-select id from chunks where generation_id = $1 and id = any ($2::bigint[])
+-- The places of the chunks among $2 that exist and are visible to the agent. ``is_bare``: the chunk
+-- has no vector yet.
+select
+    c.id,
+    c.document_id,
+    c.ordinal,
+    c.start_line,
+    c.end_line,
+    c.tokens,
+    c.page,
+    c.symbol,
+    c.heading_path,
+    coalesce(
+        c.symbol is not null
+        and (
+            select d.kind = 'code' from documents d where d.generation_id = $1 and d.id = c.document_id
+        ),
+        false
+    ) as is_code,
+    c.is_example,
+    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare
+from chunks c
+left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
+left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
+where c.generation_id = $1 and c.id = any ($2::bigint[])
 
 -- name: among_filtered
--- The chunks among $2 that exist, are visible to the agent, and pass the filters.
-select c.id
+-- The same for those that pass the filters.
+select
+    c.id,
+    c.document_id,
+    c.ordinal,
+    c.start_line,
+    c.end_line,
+    c.tokens,
+    c.page,
+    c.symbol,
+    c.heading_path,
+    c.symbol is not null and passing.kind = 'code' as is_code,
+    c.is_example,
+    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare
 from (
-    select c.id, c.document_id, c.symbol, c.language, c.content
-    from chunks c
-    where c.generation_id = $1 and c.id = any ($2::bigint[])
-    offset 0
+    select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
 ) c
 cross join lateral (
-    select 1
+    select d.kind
     from documents d
     where d.generation_id = $1 and d.id = c.document_id and {conditions}
     offset 0
 ) passing
+left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
+left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
 
 -- name: every
 -- Every chunk that is visible to the agent.

@@ -143,11 +143,12 @@ join models m on m.id = r.model_id
 where r.generation_id = $1
 order by d.agent, d.uri, c.ordinal
 
--- name: is_covered
--- True if every chunk has its vector.
+-- name: state
+-- Is the generation live, and does every chunk have its vector?
 select
+    exists (select from generations where id = $1 and state = 'live') as is_live,
     not exists (select from pending_vectors where generation_id = $1)
-    and not exists (select from refused_vectors where generation_id = $1)
+    and not exists (select from refused_vectors where generation_id = $1) as is_covered
 
 -- name: count_bare_filtered
 -- Chunks of these documents without a vector. The filters apply to documents only, so chunks are

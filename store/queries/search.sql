@@ -26,32 +26,6 @@ cross join lateral (
     select * from documents where generation_id = $1 and id = c.document_id offset 0
 ) d
 
--- name: places
--- Where each chunk in $2 is; bare: the chunk has no vector yet.
-select
-    c.id,
-    c.document_id,
-    c.ordinal,
-    c.start_line,
-    c.end_line,
-    c.tokens,
-    c.page,
-    c.symbol,
-    c.heading_path,
-    coalesce(
-        c.symbol is not null
-        and (
-            select d.kind = 'code' from documents d where d.generation_id = $1 and d.id = c.document_id
-        ),
-        false
-    ) as is_code,
-    c.is_example,
-    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as bare
-from chunks c
-left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
-left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
-where c.generation_id = $1 and c.id = any ($2::bigint[])
-
 -- name: named
 -- The chunks in $2 for a question that is a name, with the text of those in $3, which define it.
 select

@@ -5,14 +5,6 @@ from models m
 left join vector_indexes i on i.generation_id = $1 and i.model_id = m.id
 where m.name = $2
 
--- name: settings
--- For this transaction: the breadth of the HNSW search, which continues while filters leave too
--- few.
-select
-    set_config('hnsw.ef_search', $1, true),
-    set_config('hnsw.iterative_scan', 'relaxed_order', true),
-    set_config('hnsw.max_scan_tuples', $2, true)
-
 -- name: exact
 -- Every visible chunk of the text, or every visible code example, compared. The inner subquery is fenced by OFFSET 0, so that the planner can't
 -- take another generation's index and filter afterwards.

@@ -17,7 +17,7 @@ from events.models import Filters, Kind
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
 from store.search.patterns import phrase_expression
-from store.types import Subject
+from store.types import ChunkPlace, Subject
 
 __all__ = ["Condition", "Visibility"]
 
@@ -77,24 +77,31 @@ class Visibility:
         """Condition on a row ``d`` of the documents, and a row ``c`` of their chunks."""
         return self._conditions(first_parameter)
 
-    async def among(self, connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> set[int]:
-        """Return the chunks among ``chunk_ids`` that exist and are visible."""
-        return set(await self._fetch(connection, "among", chunk_ids))
+    async def among(
+        self, connection: asyncpg.Connection, chunk_ids: Sequence[int]
+    ) -> dict[int, ChunkPlace]:
+        """Places of the chunks among ``chunk_ids`` that exist and are visible, by id."""
+        if not chunk_ids:
+            return {}
+        rows = await self._fetch(connection, "among", chunk_ids)
+        return {row[0]: ChunkPlace(*row[1:]) for row in rows}
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
         """All visible chunks."""
-        return await self._fetch(connection, "every")
+        return [row["id"] for row in await self._fetch(connection, "every")]
 
     async def _fetch(
         self, connection: asyncpg.Connection, name: str, *arguments: object
-    ) -> list[int]:
+    ) -> list[asyncpg.Record]:
         conditions = self._conditions(first_parameter=2 + len(arguments))
         if conditions.sql:
             sql = _QUERIES[f"{name}_filtered"].format(conditions=conditions.sql)
         else:
             sql = _QUERIES[name]
-        rows = await connection.fetch(sql, self.generation_id, *arguments, *conditions.arguments)
-        return [row["id"] for row in rows]
+        rows: list[asyncpg.Record] = await connection.fetch(
+            sql, self.generation_id, *arguments, *conditions.arguments
+        )
+        return rows
 
     def _conditions(self, first_parameter: int) -> Condition:
         parameters = Parameters(first_parameter)

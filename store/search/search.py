@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -20,6 +20,7 @@ from pgvector import HalfVector
 from events.models import Filters, Like
 from runtime import traces
 from runtime.errors import HeadraceError, NotFound, Unavailable
+from runtime.intervals import TTLCache
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
@@ -45,7 +46,7 @@ from store.types import (
     Subject,
 )
 
-__all__ = ["EF_SEARCH", "Search", "UnitBeginning"]
+__all__ = ["EF_SEARCH", "Neighbours", "Search", "UnitBeginning"]
 
 log = structlog.get_logger(__name__)
 
@@ -53,11 +54,10 @@ EF_SEARCH = 100
 SUBJECT_TERMS = 15
 """Terms of a chunk by which others are found that are like it: those of highest IDF."""
 
+_LIVE_SECONDS = 2.0
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
 _VECTORS = named("vectors")
-
-_PLACE_COLUMNS = tuple(column.name for column in fields(ChunkPlace))
 
 Result = TypeVar("Result")
 Similar = dict[str, list[tuple[int, float]]]
@@ -76,6 +76,13 @@ class UnitBeginning(NamedTuple):
     prefix: str
 
 
+class Neighbours(NamedTuple):
+    """Chunks by (document id, ordinal), and units whose beginnings are looked for."""
+
+    ordinals: Collection[tuple[int, int]]
+    beginnings: Collection[UnitBeginning]
+
+
 @dataclass
 class _Run:
     """State of one search: durations, errors, models without a query vector, and coverage."""
@@ -83,7 +90,9 @@ class _Run:
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
     unreached: list[str] = field(default_factory=list)
+    places: dict[int, ChunkPlace] = field(default_factory=dict)
     coverage: float = 1.0
+    is_live: bool = True
 
     async def retrieve(
         self, name: str, search: Coroutine[Any, Any, Result], otherwise: Result
@@ -125,16 +134,24 @@ class Search:
         self._exact = ExactSearch(database, self._keyword)
         self._models = StoredModels()
         self._coverage = Coverage()
+        self._live: TTLCache[int, Generation] = TTLCache(_LIVE_SECONDS)
 
-    async def live(self, project: str) -> Generation:
+    async def live(self, project: str, *, may_be_former: bool = False) -> Generation:
         """The live generation; a query looks it up once.
+
+        With ``may_be_former``, it may have been replaced in the last two seconds: ``is_live`` of
+        the candidates says so.
 
         Raises:
             UnknownProject: no project has this name.
         """
         project_id = await self._projects.require(project)
-        async with self._database.scope(project_id) as connection:
-            return await catalog.live(connection, project_id)
+        generation = self._live.get(project_id) if may_be_former else None
+        if generation is None:
+            async with self._database.scope(project_id) as connection:
+                generation = await catalog.live(connection, project_id)
+            self._live.put(project_id, generation)
+        return generation
 
     async def generation(self, project: str, generation_id: int) -> Generation:
         """A generation of a project by id.
@@ -185,17 +202,12 @@ class Search:
             compared = await run.retrieve("vector", compare, {})
             if request.compared and "vector" in run.errors:
                 run.fail()
-        # if the look-up fails, no keyword candidate may count as dissimilar
-        unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
         both = bool(keyword.ranked) and any(vector.values())
         candidate_ids = _ids(vector, keyword)
-        placed_ids = list(candidate_ids | keyword.definitions)
-        (places, pending), named_chunks = await asyncio.gather(
-            run.retrieve(
-                "documents", self._places(generation, request.agent, placed_ids), ({}, unknown)
-            ),
-            run.retrieve("definitions", self._named(generation, request, vector, keyword), {}),
+        named_chunks = await run.retrieve(
+            "definitions", self._named(generation, request, vector, keyword), {}
         )
+        places = {**run.places, **keyword.places}
         bare = ["vector"] if request.vectors and run.coverage < 1 else []
         return Candidates(
             vector=vector,
@@ -203,7 +215,9 @@ class Search:
             documents={at: places[at].document_id for at in candidate_ids & places.keys()}
             if both
             else {},
-            pending=pending if both else frozenset(),
+            pending=frozenset(at for at, _ in keyword.ranked if keyword.places[at].is_bare)
+            if both
+            else frozenset(),
             coverage=run.coverage,
             compared=compared,
             searched_chunks=await counting.number(),
@@ -212,6 +226,7 @@ class Search:
             term_weights=keyword.weights,
             named=named_chunks,
             places=places,
+            is_live=run.is_live,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
@@ -271,8 +286,7 @@ class Search:
     ) -> dict[int, ChunkRow]:
         """The rows of some chunks by id; deleted or invisible chunks are absent."""
         async with self._scope(generation, agent) as connection:
-            rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
-        return {row["chunk_id"]: _chunk_row(row) for row in rows}
+            return await _rows(connection, generation, chunk_ids)
 
     async def contexts(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
@@ -282,23 +296,27 @@ class Search:
             rows = await connection.fetch(_CONTEXTS, generation.id, list(chunk_ids))
         return {row["chunk_id"]: row["context"] for row in rows}
 
-    async def unit_parts(
+    async def rows_and_parts(
         self,
         generation: Generation,
         agent: str | None,
-        ordinals: Collection[tuple[int, int]],
-        beginnings: Collection[UnitBeginning],
-    ) -> list[ChunkPart]:
-        """Chunks of documents by (document id, ordinal), and those in which units may begin.
+        chunk_ids: Sequence[int],
+        needed: Callable[[Mapping[int, ChunkRow]], Neighbours],
+    ) -> tuple[dict[int, ChunkRow], list[ChunkPart]]:
+        """The rows of some chunks as ``rows``, and other chunks that the rows show to be needed.
 
         Of a chunk that is only returned because a unit may begin in it, ``content`` may be cut.
         Deleted and invisible chunks are absent.
         """
-        arguments = [[*column] for column in zip(*ordinals, strict=True)] or [[], []]
-        arguments += [[*column] for column in zip(*beginnings, strict=True)] or [[], [], [], []]
         async with self._scope(generation, agent) as connection:
-            rows = await connection.fetch(_QUERIES["unit_parts"], generation.id, *arguments)
-        return [ChunkPart(**_decoded(row)) for row in rows]
+            rows = await _rows(connection, generation, chunk_ids)
+            ordinals, beginnings = needed(rows)
+            if not ordinals and not beginnings:
+                return rows, []
+            arguments = [[*column] for column in zip(*ordinals, strict=True)] or [[], []]
+            arguments += [[*column] for column in zip(*beginnings, strict=True)] or [[], [], [], []]
+            parts = await connection.fetch(_QUERIES["unit_parts"], generation.id, *arguments)
+        return rows, [ChunkPart(**_decoded(part)) for part in parts]
 
     async def vectors(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
@@ -311,34 +329,29 @@ class Search:
             for row in rows
         }
 
-    async def _places(
-        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
-    ) -> tuple[dict[int, ChunkPlace], frozenset[int]]:
-        """Place by chunk id, and the ids of the chunks that have no vector yet."""
-        if not chunk_ids:
-            return {}, frozenset()
-        async with self._scope(generation, agent) as connection:
-            rows = await connection.fetch(_QUERIES["places"], generation.id, chunk_ids)
-        pending = frozenset(row["id"] for row in rows if row["bare"])
-        return {row["id"]: _place(row) for row in rows}, pending
-
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
         visibility = Visibility(generation.id, request.filters)
         searched = replace(visibility, subject=request.subject)
-        async with self._scope(generation, request.agent) as connection:
-            run.coverage = await self._coverage.share(connection, visibility, request.agent)
+        settings = self._vectors.settings(request.candidates)
+        async with self._scope(generation, request.agent, settings) as connection:
+            run.is_live, run.coverage = await self._coverage.state(
+                connection, visibility, request.agent
+            )
             passed_by = await self._models.unreached(
                 connection, request.project, generation.id, request.vectors
             )
             run.unreached += [f"vector:{model}" for model in passed_by]
-            return {
+            similar = {
                 model: await self._vectors.search(
                     connection, generation.id, model, vector, searched, request.candidates
                 )
                 for model, vector in request.vectors.items()
             }
+            found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
+            run.places = await Visibility(generation.id, Filters()).among(connection, found)
+        return similar
 
     async def _compare(
         self, generation: Generation, request: SearchRequest, chunk_ids: Sequence[int]
@@ -380,7 +393,9 @@ class Search:
         visibility = Visibility(generation.id, request.filters)
         async with self._scope(generation, request.agent) as connection:
             if not request.vectors:
-                run.coverage = await self._coverage.share(connection, visibility, request.agent)
+                run.is_live, run.coverage = await self._coverage.state(
+                    connection, visibility, request.agent
+                )
             return await self._keyword.search(
                 connection,
                 text or "",
@@ -390,9 +405,9 @@ class Search:
             )
 
     def _scope(
-        self, generation: Generation, agent: str | None
+        self, generation: Generation, agent: str | None, settings: Mapping[str, int | str] = {}
     ) -> AbstractAsyncContextManager[asyncpg.Connection]:
-        return self._database.scope(generation.project_id, agent, generation.id)
+        return self._database.scope(generation.project_id, agent, generation.id, settings)
 
 
 def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:
@@ -410,15 +425,17 @@ def _to_compare(request: SearchRequest, vector: Similar, keyword: KeywordMatches
     return [chunk_id for chunk_id in sorted(asked | keyword.definitions) if chunk_id not in similar]
 
 
-def _place(row: Mapping[str, Any]) -> ChunkPlace:
-    values = {name: row[name] for name in _PLACE_COLUMNS}
-    return ChunkPlace(**values | {"heading_path": tuple(row["heading_path"])})
-
-
 def _unit(stored: HalfVector) -> npt.NDArray[np.float32]:
     vector = stored.to_numpy().astype(np.float32)
     unit: npt.NDArray[np.float32] = vector / np.linalg.norm(vector)
     return unit
+
+
+async def _rows(
+    connection: asyncpg.Connection, generation: Generation, chunk_ids: Sequence[int]
+) -> dict[int, ChunkRow]:
+    rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
+    return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

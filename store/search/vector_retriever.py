@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import asyncpg
 import numpy as np
@@ -52,6 +53,17 @@ class VectorRetriever:
         self._ef_search = ef_search
         self._indexes: TTLCache[tuple[int, str], _Index] = TTLCache(_REMEMBERED_S)
 
+    def settings(self, limit: int) -> dict[str, int | str]:
+        """Settings of Postgres for a search by an index, which continues while filters leave few.
+
+        A transaction without them finds fewer chunks.
+        """
+        return {
+            "hnsw.ef_search": max(self._ef_search, limit),
+            "hnsw.iterative_scan": "relaxed_order",
+            "hnsw.max_scan_tuples": _MAX_SCANNED,
+        }
+
     async def search(
         self,
         connection: asyncpg.Connection,
@@ -63,7 +75,8 @@ class VectorRetriever:
     ) -> list[tuple[int, float]]:
         """Ids of visible chunks with their cosine similarity, best first.
 
-        Without an index the result is exact. With an index, some of the best may be missing.
+        Without an index the result is exact. With an index, some of the best may be missing. The
+        transaction needs the ``settings`` of the limit.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -76,9 +89,6 @@ class VectorRetriever:
         )
         if index.watermark is None:
             return await search.exact()
-        await connection.execute(
-            _RETRIEVAL["settings"], str(max(self._ef_search, limit)), str(_MAX_SCANNED)
-        )
         hits = await search.indexed()
         return hits if len(hits) >= limit else await search.exact()
 
@@ -223,6 +233,13 @@ class Counting:
         return self.former if number is None else number
 
 
+class IndexState(NamedTuple):
+    """State of a generation: is it live, and which share (0 to 1) of its chunks has a vector?"""
+
+    is_live: bool
+    coverage: float
+
+
 class Coverage:
     """Number of chunks in the scope of a search, and the share of those that have a vector.
 
@@ -237,13 +254,17 @@ class Coverage:
         self._bare: TTLCache[Key, int] = TTLCache(_BARE_SECONDS)
         self._tasks: dict[Key, asyncio.Task[int | None]] = {}
 
-    async def share(
+    async def state(
+        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
+    ) -> IndexState:
+        """State of the generation, and of the chunks that pass the filters, in a scope."""
+        row = await connection.fetchrow(_PENDING["state"], visibility.generation_id)
+        coverage = 1.0 if row["is_covered"] else await self._share(connection, visibility, agent)
+        return IndexState(row["is_live"], coverage)
+
+    async def _share(
         self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
     ) -> float:
-        """Share (0 to 1) of the chunks that pass the filters, in the connection's scope."""
-        generation_id = visibility.generation_id
-        if await connection.fetchval(_PENDING["is_covered"], generation_id):
-            return 1.0
         visibility = visibility.without_texts()
         key = _key(visibility, agent)
         bare = self._bare.get(key)

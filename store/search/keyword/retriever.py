@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from store.search.keyword.postings import (
 )
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import DEFINES, terms
+from store.types import ChunkPlace
 
 __all__ = ["KeywordMatches", "KeywordRetriever", "SegmentCache"]
 
@@ -42,7 +44,7 @@ _CACHE_SHARE_OF_EXAMPLES = 4
 """The segments of code examples get a cache of a quarter of the size: they are few."""
 
 _THREAD_FROM_POSTINGS = 200_000
-_ROUNDS = (2, 16)
+_ROUNDS = (1.25, 4, 16)
 _QUERIES = named("keyword")
 
 
@@ -51,13 +53,14 @@ class KeywordMatches:
     """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones.
 
     ``weights``: factor in BM25 of each term that was searched and occurs. ``definitions``: chunks
-    that define a name asked for, in any case of its letters.
+    that define a name asked for, in any case of its letters. ``places``: those of all these chunks.
     """
 
     ranked: list[tuple[int, float]]
     corrections: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     definitions: frozenset[int] = frozenset()
+    places: Mapping[int, ChunkPlace] = field(default_factory=dict)
 
 
 class KeywordRetriever:
@@ -94,15 +97,17 @@ class KeywordRetriever:
             matches = await self._read(connection, visibility, weights)
         by_hash = {term_hash(term): weight for term, weight in weights.items()}
         scored = await _score(matches, by_hash)
-        ranked = await _visible(connection, scored, visibility, limit)
+        ranked, places = await _visible(connection, scored, visibility, limit)
+        definitions: dict[int, ChunkPlace] = {}
         if defining:
             best = [chunk_id for chunk_id, _ in scored.best_of(defining, MAX_DEFINITIONS)]
-            defining = [*await visibility.among(connection, best or defining[:MAX_DEFINITIONS])]
+            definitions = await visibility.among(connection, best or defining[:MAX_DEFINITIONS])
         factors = factors_of(matches, by_hash)
         occurring = {
             term: factors[term_hash(term)] for term in weights if term_hash(term) in factors
         }
-        return KeywordMatches(ranked, corrections, occurring, frozenset(defining))
+        places |= definitions
+        return KeywordMatches(ranked, corrections, occurring, frozenset(definitions), places)
 
     async def having(
         self,
@@ -256,20 +261,26 @@ async def _is_seen(
     if wanted not in weights:
         return False
     scored = await _score(matches, weights)
-    return bool(await _visible(connection, scored, visibility, 1))
+    seen, _ = await _visible(connection, scored, visibility, 1)
+    return bool(seen)
 
 
 async def _visible(
     connection: asyncpg.Connection, scored: ScoredChunks, visibility: Visibility, limit: int
-) -> list[tuple[int, float]]:
-    """The best visible chunks: checks the best ones first, then more of them, then all."""
+) -> tuple[list[tuple[int, float]], dict[int, ChunkPlace]]:
+    """The best visible chunks and their places.
+
+    It checks the best chunks first, then more of them, then all.
+    """
     for factor in _ROUNDS:
-        best = scored.best(factor * limit)
-        seen = await visibility.among(connection, [chunk_id for chunk_id, _ in best])
-        kept = [pair for pair in best if pair[0] in seen]
-        if len(kept) >= limit or len(best) < factor * limit:
-            return kept[:limit]
-    return scored.best_of(await visibility.every(connection), limit)
+        count = math.ceil(factor * limit)
+        best = scored.best(count)
+        places = await visibility.among(connection, [chunk_id for chunk_id, _ in best])
+        kept = [pair for pair in best if pair[0] in places][:limit]
+        if len(kept) == limit or len(best) < count:
+            return kept, {chunk_id: places[chunk_id] for chunk_id, _ in kept}
+    kept = scored.best_of(await visibility.every(connection), limit)
+    return kept, await visibility.among(connection, [chunk_id for chunk_id, _ in kept])
 
 
 MAX_GENERATIONS = 1024

@@ -10,6 +10,7 @@ from processors.embedding import stage
 from processors.replay.replay import Replay
 from processors.replay.scope import Choice
 from processors.wiring.operator_tools import OperatorTools
+from store.search import search
 from tests.support.databases import Database
 from tests.support.model_server import ModelServer, running_server
 from tests.support.replays import HASHING, Struck, damage, notes, replay, rows, struck, tools
@@ -69,6 +70,21 @@ async def test_the_same_index_again(opened: OperatorTools, database: Database) -
     assert await rows(database, "docs", STORED) == before
     again = await replay(opened)
     assert (again.digest, again.former) == (report.digest, report.generation)
+
+
+async def test_the_first_question_after_a_switch_reads_the_new_index(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that knows the former index still answers from the new one."""
+    monkeypatch.setattr(search, "_LIVE_SECONDS", 60.0)
+    async with headrace(redis_url, database, model=HASHING) as worker:
+        await notes(worker)
+        before = await worker.client.ask("docs", "word1")
+        async with tools(redis_url, database) as opened:
+            report = await replay(opened)
+        after = await worker.client.ask("docs", "word1")
+    assert [before.generation, after.generation] == [report.former, report.generation]
+    assert after.results
 
 
 @pytest.fixture

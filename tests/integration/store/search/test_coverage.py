@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import asyncpg
 import numpy as np
@@ -15,6 +17,7 @@ from store.documents.pending import Counts, PendingVectors
 from store.generations.catalog import Projects
 from store.search import vector_retriever
 from store.search.search import Search
+from store.search.vector_retriever import Coverage
 from store.store import Store
 from store.types import Candidates, SearchRequest
 from tests.support.databases import Database
@@ -99,21 +102,26 @@ async def test_a_search_does_not_wait_for_another_count(
 ) -> None:
     """While a count runs, the answer has the former number; a later answer has the new one."""
     monkeypatch.setattr(vector_retriever, "_ALL_SECONDS", -1.0)
-    owner = await asyncpg.connect(database.owner_url)
+    may_count = asyncio.Event()
+    count = Coverage._count
+
+    async def count_later(self: Coverage, *arguments: Any) -> int:
+        await may_count.wait()
+        return await count(self, *arguments)
+
     async with opened(database.operator_url) as worker:
         store, search = Store(worker, RECIPE), Search(worker)
         await store.apply([document_write("a.md", 2, [TEXT])])
         assert (await _ask(search, {})).searched_chunks == 1
         await store.apply([document_write("b.md", 4, [TEXT, TEXT])])
-        async with owner.transaction():
-            await owner.execute("lock table documents in access exclusive mode")
-            assert (await _ask(search, {})).searched_chunks == 1
+        monkeypatch.setattr(Coverage, "_count", count_later)
+        assert (await _ask(search, {})).searched_chunks == 1
+        may_count.set()
 
         async def counts_all() -> bool:
             return (await _ask(search, {})).searched_chunks == 3
 
         await eventually(counts_all, "three chunks are counted")
-    await owner.close()
 
 
 async def test_documents_without_their_number_of_chunks_are_counted(database: Database) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from events.models import Query, RetrieverScore
-from processors.answering.fusion import Fused
+from events.models import Query
+from processors.answering.fusion import Fused, RankedScore
 from processors.answering.results import Assembler, permalink
 from processors.answering.units import Passage
 from store.generations.catalog import Generation, Recipe
-from store.search.search import Search
-from store.types import ChunkRow
+from store.search.search import Neighbours, Search
+from store.types import ChunkPart, ChunkRow
 
 ROW = ChunkRow(
     chunk_id=1,
@@ -43,10 +43,16 @@ class Rows(Search):
     def __init__(self, rows: Sequence[ChunkRow]) -> None:
         self._rows = {row.chunk_id: row for row in rows}
 
-    async def rows(
-        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
-    ) -> dict[int, ChunkRow]:
-        return {one: self._rows[one] for one in chunk_ids if one in self._rows}
+    async def rows_and_parts(
+        self,
+        generation: Generation,
+        agent: str | None,
+        chunk_ids: Sequence[int],
+        needed: Callable[[Mapping[int, ChunkRow]], Neighbours],
+    ) -> tuple[dict[int, ChunkRow], list[ChunkPart]]:
+        rows = {chunk_id: self._rows[chunk_id] for chunk_id in chunk_ids if chunk_id in self._rows}
+        assert needed(rows) == ([], [])
+        return rows, []
 
 
 def _words(texts: Sequence[str]) -> list[int]:
@@ -55,7 +61,7 @@ def _words(texts: Sequence[str]) -> list[int]:
 
 def _ranked(*chunk_ids: int) -> list[Passage]:
     return [
-        Passage(Fused(one, 1 / place, "vector", RetrieverScore(rank=place, score=0.5), None), place)
+        Passage(Fused(one, 1 / place, "vector", RankedScore(place, 0.5), None), place)
         for place, one in enumerate(chunk_ids, 1)
     ]
 
