@@ -84,6 +84,8 @@ _BINARY_KIND_BY_SUFFIX: dict[str, str] = {
 _LEGACY_SUFFIXES = frozenset({".doc", ".dot", ".ppt", ".pps", ".msg"})
 """These are refused with a remedy, which is more than a source that skips them reports."""
 
+_BINARY_SUFFIXES = (*_BINARY_KIND_BY_SUFFIX, *_LEGACY_SUFFIXES, ".zip")
+
 _TEXT_FORMAT_BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".csv", ".tsv"), "sheet"),
@@ -298,8 +300,9 @@ def _checked(text: str) -> str:
 
 def has_binary_name(uri: str) -> bool:
     """Return whether a document is not text by its name, so that it may be larger than a text."""
-    suffix = _path(uri).suffix.lower()
-    return suffix in _BINARY_KIND_BY_SUFFIX or suffix in _LEGACY_SUFFIXES or suffix == ".zip"
+    # a path is built only for the few such names: a source asks about each of its files
+    is_candidate = uri.lower().rstrip("/.").endswith(_BINARY_SUFFIXES) or "://" in uri
+    return is_candidate and _path(uri).suffix.lower() in _BINARY_SUFFIXES
 
 
 def is_known_binary(uri: str, head: bytes) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from redis.asyncio import Redis
@@ -39,6 +39,7 @@ __all__ = [
     "open_redis",
     "open_store",
     "projects_of",
+    "store_of",
 ]
 
 
@@ -66,7 +67,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
         Unavailable: Postgres can't be reached.
     """
     async with open_database(settings) as database:
-        yield _store(database, settings)
+        yield store_of(database, settings)
 
 
 @asynccontextmanager
@@ -137,13 +138,17 @@ async def open_publisher(
             from store.outbox import PostgresOutbox  # noqa: PLC0415  # see above
 
             database = await exits.enter_async_context(open_database(settings))
-            store = _store(database, settings)
+            store = store_of(database, settings)
             outbox = PostgresOutbox(database, projects_of(database, settings))
         yield await exits.enter_async_context(open_client(settings, store, outbox))
 
 
-async def check_signing_key(settings: Settings, project: str) -> None:
+async def check_signing_key(
+    settings: Settings, project: str, database: Database | None = None
+) -> None:
     """Check that the project accepts changes signed with the key of the settings.
+
+    Connects to Postgres unless a ``database`` is given.
 
     Raises:
         UsageError: the project requires signed changes, and the key is missing or not active.
@@ -153,7 +158,7 @@ async def check_signing_key(settings: Settings, project: str) -> None:
     from store.generations.catalog import Projects  # noqa: PLC0415  # see above
     from store.keys.publisher_keys import PublisherKeys  # noqa: PLC0415
 
-    async with open_database(settings) as database:
+    async with open_database(settings) if database is None else nullcontext(database) as database:
         wanted = await PublisherKeys(database, Projects(database)).active_ids(project)
     if not wanted:
         return
@@ -184,7 +189,7 @@ class _Contents:
     async def put(self, project: str, content: str | bytes) -> ContentReference:
         """Store content under its hash."""
         if self._store is None:
-            self._store = await asyncio.to_thread(_store, self._database, self._settings)
+            self._store = await asyncio.to_thread(store_of, self._database, self._settings)
         return await self._store.put(project, content)
 
 
@@ -213,7 +218,8 @@ def projects_of(database: Database, settings: Settings) -> Projects:
     return Projects(database, lambda: _recipe(settings))
 
 
-def _store(database: Database, settings: Settings) -> Store:
+def store_of(database: Database, settings: Settings) -> Store:
+    """Store on an open database."""
     from store.store import Store  # noqa: PLC0415  # slow; questions don't need it
 
     return Store(database, _recipe(settings))

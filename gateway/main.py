@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["COMMANDS", "application", "run"]
+__all__ = ["COMMANDS", "application", "run", "run_here"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
@@ -57,7 +57,11 @@ _STANDARD_STREAMS = (0, 1, 2)
 def run() -> None:
     """Run the command line and exit: 0 on success, 1 on failure, 2 on wrong usage."""
     _open_closed_streams()
-    sys.exit(_run(sys.argv[1:]))
+    from gateway.processes.forked_command import run_forked  # noqa: PLC0415
+
+    arguments = sys.argv[1:]
+    code = run_forked(arguments)
+    sys.exit(run_here(arguments) if code is None else code)
 
 
 def _open_closed_streams() -> None:
@@ -74,7 +78,8 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _run(arguments: Sequence[str]) -> int:
+def run_here(arguments: Sequence[str]) -> int:
+    """Run a command in this process and return its exit code; an error is printed in one line."""
     try:
         if _served_by_mcp(arguments):
             return 0

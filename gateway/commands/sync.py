@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from events.names import Lane
-from gateway.clients import check_signing_key, open_client, open_store
+from gateway.clients import check_signing_key, open_client, open_database, open_store, store_of
 from gateway.output import print_json, printable
 from gateway.progress import progress
 from gateway.servers import configured, stack
@@ -136,10 +136,10 @@ async def _sync(settings: Settings, request: _Request) -> SyncReport:
     until = Until.VECTORS if configured(settings) is None else request.until
     async with (
         stack(settings) as running,
-        open_store(running) as store,
-        open_client(running, store) as client,
+        open_database(running) as database,
+        open_client(running, store := store_of(database, running)) as client,
     ):
-        await check_signing_key(running, request.destination.project)
+        await check_signing_key(running, request.destination.project, database)
         with progress() as show:
             return await sync_source(
                 source,

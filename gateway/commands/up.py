@@ -15,6 +15,7 @@ from gateway.auth.local_key import login_link
 from gateway.clients import names_of, open_database
 from gateway.output import printable, stderr
 from gateway.processes.background import LogTail, detach
+from gateway.processes.command_server import CommandServer, command_server
 from gateway.processes.idleness import parse_idle_time, wait_until_idle
 from gateway.processes.supervisor import Supervisor
 from gateway.servers import (
@@ -78,7 +79,12 @@ def command(
         run_client(lambda settings: detach(settings, options))
     else:
         gateway_port = None if no_serve else port
-        run_service(lambda settings, stop: _up(settings, stop, workers, gateway_port, quiet, idle))
+        with command_server() as commands:
+            run_service(
+                lambda settings, stop: _up(
+                    settings, stop, workers, gateway_port, quiet, idle, commands
+                )
+            )
 
 
 async def _up(
@@ -88,6 +94,7 @@ async def _up(
     port: int | None,
     quiet: bool,
     idle: timedelta | None,
+    commands: CommandServer,
 ) -> None:
     with _home_lock(prepare_home(settings)):
         async with AsyncExitStack() as exits:
@@ -103,6 +110,7 @@ async def _up(
                 _say(f"the gateway listens at {address}; its pages open with this link, once:")
                 _say(await login_link(started_settings, address))
             exits.enter_context(announce(started_settings, address))
+            commands.listen(started_settings.home_directory)
             if idle is not None:
                 ending = asyncio.create_task(_end_when_idle(started_settings, idle, stop))
                 exits.callback(ending.cancel)
