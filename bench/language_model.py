@@ -12,6 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
+from bench.stack import served
+
 __all__ = ["ContextRequest", "LanguageModel", "Reply", "running_model"]
 
 _PASSAGE = re.compile(r"^\[(\d+)\] .*\n", re.MULTILINE)
@@ -121,12 +123,6 @@ async def running_model() -> AsyncIterator[LanguageModel]:
     model = LanguageModel()
     application = web.Application(client_max_size=2**24)
     application.router.add_post("/v1/chat/completions", model.complete)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    model.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with served(application) as address:
+        model.base_url = f"{address}/v1"
         yield model
-    finally:
-        await runner.cleanup()

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+from aiohttp import web
 
 from runtime.child_process import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
@@ -18,9 +19,10 @@ from runtime.settings import Settings
 from runtime.worker_process import worker_process
 from store.postgres.schema import upgrade
 
-__all__ = ["Stack", "bench_stack", "free_port"]
+__all__ = ["Stack", "bench_stack", "free_port", "served"]
 
 _PATIENCE = timedelta(minutes=2)
+_END_WITHIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,18 @@ async def bench_stack() -> AsyncIterator[Stack]:
         finally:
             await redis.stop()
             await postgres.stop()
+
+
+@asynccontextmanager
+async def served(application: web.Application) -> AsyncIterator[str]:
+    """Serve an application on a free port of the loopback interface; provides its address."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_END_WITHIN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 def free_port() -> int:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from aiohttp import ClientSession, web
 
 from bench.small_documents import notes
-from bench.stack import bench_stack, free_port
+from bench.stack import bench_stack, free_port, served
 from events.client.client import Client
 from events.models import DocumentChanged
 from events.names import Lane
@@ -59,10 +59,10 @@ _CASES = (_PLAIN, _BATCH, _OBSERVED, _OBSERVED_BATCH)
 class _Monitoring:
     """Collector of traces and scraper of metrics, with counts of what they received.
 
-    Both ports are of the loopback interface; a worker serves its metrics at ``metrics_port``.
+    A worker serves its metrics at ``metrics_port`` of the loopback interface.
     """
 
-    traces_port: int = field(default_factory=free_port)
+    traces_url: str = ""
     metrics_port: int = field(default_factory=free_port)
     spans: int = 0
     scrapes: int = 0
@@ -160,7 +160,7 @@ async def _observed_deployment(monitoring: _Monitoring) -> AsyncIterator[Client]
         OTEL_SDK_DISABLED="false",
         OTEL_TRACES_EXPORTER="otlp",
         OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
-        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{monitoring.traces_port}{_TRACES_PATH}",
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"{monitoring.traces_url}{_TRACES_PATH}",
         OTEL_TRACES_SAMPLER="parentbased_traceidratio",
         OTEL_TRACES_SAMPLER_ARG=str(SAMPLED_SHARE),
     ) as client:
@@ -192,10 +192,5 @@ async def _monitoring() -> AsyncIterator[_Monitoring]:
     monitoring = _Monitoring()
     application = web.Application(client_max_size=64 * 2**20)
     application.router.add_post(_TRACES_PATH, receive)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", monitoring.traces_port).start()
+    async with served(application) as monitoring.traces_url:
         yield monitoring
-    finally:
-        await runner.cleanup()

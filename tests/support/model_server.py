@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from bench.stack import served
+
 __all__ = ["DIMENSIONS", "ModelServer", "running_server", "vector_of"]
 
 DIMENSIONS = 8
@@ -142,13 +144,9 @@ async def running_server() -> AsyncIterator[ModelServer]:
     server = ModelServer()
     application = web.Application()
     application.router.add_post("/v1/embeddings", server.embeddings)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
-        yield server
-    finally:
-        server.gate.set()
-        await runner.cleanup()
+    async with served(application) as address:
+        server.base_url = f"{address}/v1"
+        try:
+            yield server
+        finally:
+            server.gate.set()

@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from bench.stack import served
+
 __all__ = [
     "RerankServer",
     "answers",
@@ -80,13 +82,8 @@ async def running_reranker() -> AsyncIterator[RerankServer]:
     server = RerankServer()
     application = web.Application()
     application.router.add_post("/v2/rerank", server.rerank)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield server
-    finally:
-        server.gate.set()
-        await runner.cleanup()
+    async with served(application) as server.base_url:
+        try:
+            yield server
+        finally:
+            server.gate.set()

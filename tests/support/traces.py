@@ -10,6 +10,8 @@ from typing import Any
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from bench.stack import served
+
 __all__ = ["ReceivedSpan", "TraceReceiver", "receiver"]
 
 
@@ -97,13 +99,5 @@ async def receiver() -> AsyncIterator[TraceReceiver]:
     received = TraceReceiver()
     app = web.Application(client_max_size=64 * 2**20)
     app.router.add_post("/v1/traces", received.receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    received.url = f"http://{host}:{port}"
-    try:
+    async with served(app) as received.url:
         yield received
-    finally:
-        await runner.cleanup()
