@@ -189,34 +189,8 @@ exists (
 )
 
 -- name: among
--- The places of the chunks among $2 that exist and are visible to the agent. ``is_bare``: the chunk
--- has no vector yet.
-select
-    c.id,
-    c.document_id,
-    c.ordinal,
-    c.start_line,
-    c.end_line,
-    c.tokens,
-    c.page,
-    c.symbol,
-    c.heading_path,
-    coalesce(
-        c.symbol is not null
-        and (
-            select d.kind = 'code' from documents d where d.generation_id = $1 and d.id = c.document_id
-        ),
-        false
-    ) as is_code,
-    c.is_example,
-    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare
-from chunks c
-left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
-left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
-where c.generation_id = $1 and c.id = any ($2::bigint[])
-
--- name: among_filtered
--- The same for those that pass the filters.
+-- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
+-- ``is_bare``: the chunk has no vector yet.
 select
     c.id,
     c.document_id,
@@ -243,10 +217,6 @@ left join pending_vectors p on p.generation_id = $1 and p.document_id = c.docume
 left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
 
 -- name: every
--- Every chunk that is visible to the agent.
-select id from chunks where generation_id = $1
-
--- name: every_filtered
 -- Every chunk that is visible to the agent and passes the filters.
 select c.id
 from documents d

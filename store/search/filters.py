@@ -94,10 +94,7 @@ class Visibility:
         self, connection: asyncpg.Connection, name: str, *arguments: object
     ) -> list[asyncpg.Record]:
         conditions = self._conditions(first_parameter=2 + len(arguments))
-        if conditions.sql:
-            sql = _QUERIES[f"{name}_filtered"].format(conditions=conditions.sql)
-        else:
-            sql = _QUERIES[name]
+        sql = _QUERIES[name].format(conditions=conditions.sql or "true")
         rows: list[asyncpg.Record] = await connection.fetch(
             sql, self.generation_id, *arguments, *conditions.arguments
         )
