@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "Serve HTTP, MCP and pages.",
     "mcp": "Serve MCP tools over stdio, or install them into an editor or agent.",
     "sync": "Publish the changes of a directory or repository.",
+    "import": "Publish the documents of a file of JSON lines.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
     "grep": "Print the lines that match a pattern.",
@@ -46,7 +47,13 @@ COMMANDS = {
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Run benchmarks and print their figures.",
 }
-_MODULES = {"eval": "evaluate", "api-keys": "api_keys", "down": "open:down", "grep": "ask:grep"}
+_MODULES = {
+    "eval": "evaluate",
+    "api-keys": "api_keys",
+    "down": "open:down",
+    "grep": "ask:grep",
+    "import": "sync:import_file",
+}
 """Modules of commands, and functions not named ``command``, if a name does not show them."""
 
 

@@ -5,7 +5,17 @@ from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
 from sources.sync import Sync
-from sources.types import Change, IndexedDocument, Listing, Reason, Report, SizeLimits, Skip, Source
+from sources.types import (
+    Change,
+    IndexedDocument,
+    Listing,
+    Reason,
+    RemoteSource,
+    Report,
+    SizeLimits,
+    Skip,
+    Source,
+)
 
 __all__ = [
     "Basis",
@@ -13,6 +23,7 @@ __all__ = [
     "IndexedDocument",
     "Listing",
     "Reason",
+    "RemoteSource",
     "Report",
     "SizeLimits",
     "Skip",

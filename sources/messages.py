@@ -7,8 +7,15 @@ import json
 from base64 import b64encode
 from urllib.parse import quote
 
-from events.models import ContentReference, DocumentChange, DocumentChanged, Origin, content_hash
-from sources.types import Change
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    Kind,
+    Origin,
+    content_hash,
+)
+from sources.types import Change, Details
 
 __all__ = ["document_changed"]
 
@@ -36,6 +43,7 @@ def document_changed(
     content = None if content_ref is not None else change.content
     digest = None if change.content is None else content_hash(change.content)
     encoded = b64encode(content).decode() if isinstance(content, bytes) else None
+    details = change.details or Details()
     return DocumentChanged(
         id=hashlib.sha256(json.dumps([*identity, *collections]).encode()).hexdigest(),
         source="headrace/sync",
@@ -51,7 +59,11 @@ def document_changed(
             content_ref=content_ref,
             content_hash=digest,
             commit=change.commit,
-            permalink_template=_link(change, prefix),
+            permalink_template=details.permalink_template or _link(change, prefix),
+            kind=None if details.kind is None else Kind(details.kind),
+            media_type=details.media_type,
+            title=details.title,
+            metadata=details.metadata,
             origin=origin,
         ),
     )

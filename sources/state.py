@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -63,6 +64,7 @@ class State:
         commit: commit that was synced last.
         committed_at: time of the commit in seconds since 1970.
         rules: digest of the rules that decided which files are documents.
+        memory: what the source itself needs for its next listing, as a JSON object.
     """
 
     files: dict[str, ReadFile] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class State:
     commit: str | None = None
     committed_at: int | None = None
     rules: str = ""
+    memory: Mapping[str, Any] = field(default_factory=dict)
 
     def resolve(
         self, applied: Collection[str], rejected: Mapping[str, str], present: Collection[str]
@@ -108,6 +111,7 @@ class State:
             "commit": self.commit,
             "committed_at": self.committed_at,
             "rules": self.rules,
+            **({"memory": _compress([json.dumps(self.memory)])} if self.memory else {}),
         }
 
     @classmethod
@@ -123,7 +127,13 @@ class State:
             commit=saved["commit"],
             committed_at=saved["committed_at"],
             rules=saved["rules"],
+            memory=_read_memory(saved.get("memory", "")),
         )
+
+
+def _read_memory(packed: str) -> Mapping[str, Any]:
+    memory: Mapping[str, Any] = json.loads(_decompress(packed)[0]) if packed else {}
+    return memory
 
 
 def _pack_pairs(pairs: Mapping[str, tuple[str, str]]) -> str:

@@ -11,7 +11,18 @@ from events.models import content_hash
 from sources.comparison import Basis, Step, match_renames
 from sources.inspection import rules_digest, to_document
 from sources.state import DELETED, ReadFile, State, mark_of, skip_of
-from sources.types import Change, Content, Listing, Read, Reason, Report, SizeLimits, Skip, Source
+from sources.types import (
+    Change,
+    Content,
+    Details,
+    Listing,
+    Read,
+    Reason,
+    Report,
+    SizeLimits,
+    Skip,
+    Source,
+)
 
 __all__ = ["Sync"]
 
@@ -50,6 +61,7 @@ class Sync:
         limits = f"{sizes.text_bytes} {sizes.binary_bytes}"
         self._rules = f"{limits} {rules_digest(listing.included)}"
         self._files = self._cached_results()
+        self._edited = set[str]()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
         self.report = Report(
@@ -85,15 +97,17 @@ class Sync:
 
     def state(self, doubtful: Collection[str] = ()) -> State:
         """State to save. ``doubtful`` are the uris that are about to be published."""
+        before = self._basis.state.doubtful
         return replace(
             self._basis.state,
             files=self._files,
             pending=self._pending,
             rejected=self._rejected,
-            doubtful=frozenset(doubtful),
+            doubtful=frozenset(doubtful).union(uri for uri in before if self._is_kept(uri)),
             commit=self._listing.commit,
             committed_at=self._listing.committed_at,
             rules=self._rules,
+            memory=self._listing.memory,
         )
 
     def __iter__(self) -> Iterator[Change]:
@@ -115,16 +129,26 @@ class Sync:
         state = self._basis.state
         if self._basis.full or state.rules != self._rules:
             return {}
-        files = state.files
-        return {
+        files, lost = state.files, self._basis.lost_uris
+        results = {
             uri: entry
             for uri, fingerprint in self._listing.files.items()
-            if (entry := files.get(uri)) and entry[0] == fingerprint
+            if (entry := files.get(uri)) and entry[0] == fingerprint and uri not in lost
         }
+        if self._listing.kept:
+            results |= {uri: entry for uri, entry in files.items() if self._is_kept(uri)}
+        return results
+
+    def _is_kept(self, uri: str) -> bool:
+        """True if a document that is not listed stays in the index."""
+        return uri not in self._listing.files and uri in self._listing.kept
 
     def _plan(self, *, read_all: bool) -> list[Step]:
         files, expected = self._listing.files, self._basis.expected
-        missing = {uri: target for uri, target in expected.items() if uri not in files}
+        kept = self._listing.kept
+        missing = {
+            uri: target for uri, target in expected.items() if uri not in files and uri not in kept
+        }
         self._find_marks(missing, read_all=read_all)
         added = {uri: self._mark(uri) for uri in files if uri not in expected}
         renames = self._renames(missing, added)
@@ -175,6 +199,7 @@ class Sync:
         uris = basis.expected.keys() | basis.state.doubtful | refused
         missing = uris - self._listing.files.keys()
         missing |= uris & self.report.skipped_paths.keys()
+        missing = {uri for uri in missing if uri not in self._listing.kept}
         for uri in sorted(missing - set(moved)):
             reason = basis.reason_to_delete(uri)
             if reason is None:
@@ -191,6 +216,8 @@ class Sync:
             self.report.skipped_paths[uri] = skip
             return None
         reason = self._basis.reason_to_publish(uri, mark)
+        if uri in self._edited:
+            return reason or (Reason.LOST if uri in self._basis.lost_uris else Reason.CHANGED)
         if reason is None:
             self._rejected.pop(uri, None)
             self._count(uri)
@@ -240,6 +267,7 @@ class Sync:
                 body = self._body(uri, content)
                 mark = mark_of(body) if isinstance(body, Skip) else content_hash(body)
                 self._files[uri] = content.fingerprint, mark
+                self._note_edit(uri, content)
 
     def _read(self, step: Step, read: Read) -> Iterator[Change]:
         try:
@@ -251,13 +279,22 @@ class Sync:
         body = self._body(step.uri, content)
         mark = mark_of(body) if isinstance(body, Skip) else content_hash(body)
         self._files[step.uri] = content.fingerprint, mark
+        self._note_edit(step.uri, content)
         if isinstance(body, Skip):
             yield from self._skip(step, body)
             return
         reason = step.reason if step.change == "rename" else self._reason(step.uri, mark)
         if reason is not None:
             self.report.published += 1
-            yield self._upsert(step, mark, body, reason)
+            yield self._upsert(step, mark, body, reason, content.details)
+
+    def _note_edit(self, uri: str, content: Content) -> None:
+        """Record a document whose details may have changed, though its bytes are equal."""
+        if not self._listing.with_details:
+            return
+        saved, _ = self._basis.state.files.get(uri, ("", ""))
+        if saved != content.fingerprint or uri in self._basis.lost_uris:
+            self._edited.add(uri)
 
     def _body(self, uri: str, content: Content) -> str | bytes | Skip:
         if len(content.raw) > self._sizes.of(uri):
@@ -276,7 +313,9 @@ class Sync:
         self.report.deleted += 1
         return Change("delete", uri, DELETED, reason, commit=self._listing.commit)
 
-    def _upsert(self, step: Step, mark: str, body: str | bytes, reason: Reason) -> Change:
+    def _upsert(
+        self, step: Step, mark: str, body: str | bytes, reason: Reason, details: Details | None
+    ) -> Change:
         return Change(
             change=step.change,
             uri=step.uri,
@@ -286,4 +325,5 @@ class Sync:
             content=body,
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
+            details=details,
         )

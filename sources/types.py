@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from content.detection import SizeLimits
 
 __all__ = [
+    "AllBut",
     "Change",
     "ChangeKind",
     "Content",
+    "Details",
     "IndexedDocument",
     "Listing",
     "Read",
     "Reason",
+    "RemoteSource",
     "Report",
     "SizeLimits",
     "Skip",
@@ -48,6 +51,12 @@ class Skip(StrEnum):
     MINIFIED = "minified"
     LFS_POINTER = "lfs pointer"
     HOME = "headrace home"
+    INVALID = "invalid line"
+    NOINDEX = "noindex"
+    ROBOTS = "disallowed by robots.txt"
+    MEDIA_TYPE = "unsupported media type"
+    UNREACHABLE = "unreachable"
+    NOT_VISITED = "over the limit of pages"
 
 
 class Reason(StrEnum):
@@ -73,6 +82,9 @@ class Listing:
             them. A path that ends in ``/`` is a folder that was left out as a whole.
         included: uris of files that a rule of the user names; their content is not checked.
         committed_at: time of ``commit`` in seconds since 1970.
+        kept: uris whose documents stay although they are not listed.
+        memory: JSON object that the next sync of this source gets, see ``RemoteSource``.
+        with_details: a document has changed if its fingerprint has, even if its bytes are equal.
     """
 
     files: Mapping[str, str]
@@ -81,11 +93,40 @@ class Listing:
     permalink_template: str | None = None
     included: frozenset[str] = frozenset()
     committed_at: int | None = None
+    kept: Container[str] = frozenset()
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    with_details: bool = False
 
     @property
     def skipped(self) -> Counter[Skip]:
         """Number of skipped paths by reason; a folder counts once."""
         return Counter(self.skipped_paths.values())
+
+
+@dataclass(frozen=True, slots=True)
+class AllBut:
+    """Container of everything that is not among ``uris``."""
+
+    uris: frozenset[str]
+
+    @classmethod
+    def of(cls, uris: Iterable[str]) -> AllBut:
+        """Build the container."""
+        return cls(frozenset(uris))
+
+    def __contains__(self, uri: object) -> bool:
+        return uri not in self.uris
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Fields of a document's event beside its content, as in ``events.models.DocumentChange``."""
+
+    kind: str | None = None
+    media_type: str | None = None
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    permalink_template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +138,7 @@ class Content:
 
     raw: bytes
     fingerprint: str
+    details: Details | None = None
 
 
 class IndexedDocument(NamedTuple):
@@ -158,6 +200,25 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteSource(Protocol):
+    """Source whose listing takes long, and rests on what the last sync has learned."""
+
+    def recall(self, memory: Mapping[str, Any], show: Callable[[int], None], *, full: bool) -> None:
+        """Prepare a listing.
+
+        Args:
+            memory: ``memory`` of the last listing, of whichever version; empty for a new source.
+            show: callback that shows the number of listed documents; any thread may call it.
+            full: every document is read again.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End a running listing soon, with an error. Any thread may call it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Change of one document.
@@ -174,6 +235,7 @@ class Change:
     content: str | bytes | None = None
     commit: str | None = None
     permalink_template: str | None = None
+    details: Details | None = None
 
 
 @dataclass(slots=True)

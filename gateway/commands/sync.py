@@ -1,8 +1,8 @@
-"""``headrace sync``: publish the changes of a directory or repository."""
+"""``headrace sync`` and ``headrace import``: publish the changes of a source."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,40 +22,63 @@ from runtime.process_health import settle_heap
 from runtime.settings import Settings
 from sources import Source, open_source
 from sources.comparison import Step
+from sources.import_file import open_import
 
-__all__ = ["command"]
+__all__ = ["command", "import_file"]
 
 _YOUNG_OBJECTS = 200_000
 """A listing of 100,000 files makes a million objects, none of which is garbage."""
+
+
+CollectionOption = Annotated[
+    list[str] | None, typer.Option(help="Put the documents into this collection.")
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(help="Prefix of the uri of every document, such as docs/; later syncs keep it."),
+]
+LaneOption = Annotated[
+    Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
+]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Publish everything, even what is indexed already.")
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="List what would be published and deleted, and why; change nothing."
+    ),
+]
+SkippedOption = Annotated[
+    bool, typer.Option("--skipped", help="List the files that are left out, and why.")
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Wait until everything is searchable by keyword."),
+]
+VectorsOption = Annotated[
+    bool,
+    typer.Option(
+        "--vectors",
+        help="Wait until everything is also searchable by vector (always, if no servers run).",
+    ),
+]
 
 
 @dataclass(frozen=True)
 class _Request:
     """Arguments of the command."""
 
-    path: Path
+    open: Callable[[Settings], Source]
     destination: Destination
     until: Until
-    full: bool
-    worktree: bool
-    include: tuple[str, ...]
-
-    def open(self, settings: Settings) -> Source:
-        """Open the source; raise UsageError if there is none at the path."""
-        return open_source(
-            self.path,
-            self.include,
-            [settings.home_directory],
-            worktree=self.worktree,
-        )
+    full: bool = False
 
 
 def command(
     path: Annotated[Path, typer.Argument(help="A git repository, or any directory.")],
     project: ProjectOption = "default",
-    collection: Annotated[
-        list[str] | None, typer.Option(help="Put the documents into this collection.")
-    ] = None,
+    collection: CollectionOption = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -63,12 +86,7 @@ def command(
             "default: the repository, or the path of the directory."
         ),
     ] = None,
-    prefix: Annotated[
-        str | None,
-        typer.Option(
-            help="Prefix of the uri of every document, such as docs/; later syncs keep it."
-        ),
-    ] = None,
+    prefix: PrefixOption = None,
     include: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,36 +94,16 @@ def command(
             "ignored or left out by default."
         ),
     ] = None,
-    lane: Annotated[
-        Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
-    ] = None,
+    lane: LaneOption = None,
     worktree: Annotated[
         bool,
         typer.Option("--worktree", help="For a repository: publish the files as they are now."),
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Publish everything, even what is indexed already.")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="List what would be published and deleted, and why; change nothing."
-        ),
-    ] = False,
-    skipped: Annotated[
-        bool, typer.Option("--skipped", help="List the files that are left out, and why.")
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait until everything is searchable by keyword."),
-    ] = False,
-    vectors: Annotated[
-        bool,
-        typer.Option(
-            "--vectors",
-            help="Wait until everything is also searchable by vector (always, if no servers run).",
-        ),
-    ] = False,
+    full: FullOption = False,
+    dry_run: DryRunOption = False,
+    skipped: SkippedOption = False,
+    wait: WaitOption = False,
+    vectors: VectorsOption = False,
     json: JsonOption = False,
 ) -> None:
     """Publish new and changed documents of a source, and delete those that it no longer has.
@@ -114,11 +112,76 @@ def command(
     files that .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified
     files are left out: see "What a sync leaves out" in docs/how-to/sync.md.
     """
+    _require_name(source)
+    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
+
+    def opened(settings: Settings) -> Source:
+        return open_source(path, include or (), [settings.home_directory], worktree=worktree)
+
+    request = _Request(opened, destination, _until(wait, vectors), full)
+    _run(request, dry_run=dry_run, skipped=skipped, json=json)
+
+
+def import_file(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="File with a JSON object per line; - is standard input."
+        ),
+    ],
+    project: ProjectOption = "default",
+    collection: CollectionOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Name that identifies the source; default: the path of the file."),
+    ] = None,
+    prefix: PrefixOption = None,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="Delete documents of earlier imports that the file does not name."
+        ),
+    ] = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option(
+            "--keep-going", help="Skip invalid lines; then nothing is pruned. See --skipped."
+        ),
+    ] = False,
+    lane: LaneOption = None,
+    full: FullOption = False,
+    dry_run: DryRunOption = False,
+    skipped: SkippedOption = False,
+    wait: WaitOption = False,
+    vectors: VectorsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Publish the documents of a file of JSON lines that are new or have changed.
+
+    A line has `uri`, one of `content`, `content_base64` and `path` (of a file below the folder of
+    FILE), and optionally `kind`, `media_type`, `title`, `metadata`, `permalink_template`. A line
+    with `"change": "delete"` deletes a document. Recipes are in docs/how-to/import.md.
+    """
+    _require_name(source)
+    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
+
+    def opened(_settings: Settings) -> Source:
+        return open_import(file, source, prune=prune, keep_going=keep_going)
+
+    request = _Request(opened, destination, _until(wait, vectors), full)
+    _run(request, dry_run=dry_run, skipped=skipped, json=json)
+
+
+def _require_name(source: str | None) -> None:
     if source == "":
         raise UsageError("--source is empty", "give the source a name")
-    until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
-    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
-    request = _Request(path, destination, until, full, worktree, tuple(include or ()))
+
+
+def _until(wait: bool, vectors: bool) -> Until:
+    return Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
+
+
+def _run(request: _Request, *, dry_run: bool, skipped: bool, json: bool) -> None:
     if dry_run:
         _print_preview(*run_client(lambda settings: _preview(settings, request)), skipped, json)
         return

@@ -22,7 +22,16 @@ from gateway.sync.report import SyncReport
 from processors.chunking.strategies import AUTO, SEMANTIC
 from runtime.errors import UsageError
 from runtime.settings import Settings
-from sources import Basis, IndexedDocument, Listing, SizeLimits, Source, State, Sync
+from sources import (
+    Basis,
+    IndexedDocument,
+    Listing,
+    RemoteSource,
+    SizeLimits,
+    Source,
+    State,
+    Sync,
+)
 from sources.comparison import Step
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource, source_id_of
@@ -78,6 +87,7 @@ class _Job:
     store: Store
     sizes: SizeLimits
     full: bool
+    show: ShowProgress
 
     def key(self) -> str:
         """Identity of the source; git may need a while to find it."""
@@ -163,7 +173,7 @@ async def sync_source(
             reason.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full)
+    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full, show)
     registered = await job.register()
     report = SyncReport(registered.name, registered.location, source.kind)
     outcomes = None
@@ -217,7 +227,7 @@ async def preview_sync(
         UsageError, SourceBusy, Unavailable: as ``sync_source``.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full)
+    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full, show)
     registered = await job.find()
     if registered is None:
         registered = await job.unregistered()
@@ -274,7 +284,7 @@ async def _compare(
     state = State() if leased is None else State.from_json(leased.state)
     saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
     async with _concurrently(_read_index(job, leased, state)) as index_read:
-        listing = await asyncio.to_thread(job.source.list, job.sizes)
+        listing = await _list(job, state)
         if leased is not None and leased.commit is not None and not job.full:
             is_older = job.source.is_older
             if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
@@ -288,6 +298,23 @@ async def _compare(
             source = registered if leased is None else leased.source
             await check_owners(sync, indexed, source, job.store)
             return _Comparison(listing, saved, sync, not indexed, await count)
+
+
+async def _list(job: _Job, state: State) -> Listing:
+    """List a source; a cancelled listing of a remote source ends soon."""
+    source = job.source
+    if not isinstance(source, RemoteSource):
+        return await asyncio.to_thread(source.list, job.sizes)
+
+    def show(count: int) -> None:
+        job.show("listing", count, 0)
+
+    source.recall(state.memory, show, full=job.full)
+    try:
+        return await asyncio.to_thread(source.list, job.sizes)
+    except asyncio.CancelledError:
+        source.stop()
+        raise
 
 
 async def _read_index(

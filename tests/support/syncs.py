@@ -13,6 +13,7 @@ from sources import (
     Change,
     IndexedDocument,
     Listing,
+    RemoteSource,
     Report,
     Source,
     State,
@@ -86,10 +87,11 @@ def begin(
     full: bool = False,
     read_all: bool = False,
     max_bytes: int = LIMIT_BYTES,
+    lost: frozenset[str] = frozenset(),
 ) -> Sync:
     """Begin a sync; its state goes through JSON, as in production."""
     kept = State.from_json(before.state.to_json())
-    basis = Basis.of(kept, before.indexed, collections, full=full)
+    basis = Basis.of(kept, before.indexed, collections, lost, full=full)
     sizes = SizeLimits(max_bytes, max_bytes)
     return Sync(source, source.list(sizes), basis, sizes, read_all=read_all)
 
@@ -103,6 +105,8 @@ def sync(
 ) -> tuple[list[Change], Synced]:
     """Run a whole sync, with its counts checked."""
     source = open_source(path) if isinstance(path, Path) else path
+    if isinstance(source, RemoteSource):
+        source.recall(before.state.memory, lambda _: None, full=full)
     run = begin(source, before, collections=collections, full=full)
     changes = list(run)
     report = run.report

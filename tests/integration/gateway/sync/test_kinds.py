@@ -1,0 +1,162 @@
+"""Every kind of source against a real log and a real index."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from events.client.operator_client import OperatorClient
+from events.models import content_hash
+from gateway.sync.ownership import Lease
+from gateway.sync.report import SyncReport
+from gateway.sync.sync import Destination, Until, sync_source
+from processors.embedders.hash_embedder import HASHING_MODEL
+from sources import SizeLimits, Source
+from sources.import_file import open_import
+from store.generations.catalog import Recipe
+from store.postgres.pool import Database
+from store.store import Store
+from tests.support.databases import Database as FreshDatabase
+from tests.support.running import headrace
+
+LIMIT_BYTES = 2**23
+FIRST = {"a.md": "The weir is low.", "b/c.md": "The sluice is shut.", "d.md": "The pond is full."}
+SECOND = {"a.md": "The weir is high.", "b/c.md": "The sluice is shut.", "e.md": "The mill runs."}
+
+
+class Kind(ABC):
+    """A kind of source whose documents a test writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Replace all documents."""
+
+    @abstractmethod
+    def open(self) -> Source:
+        """Open the source, as a command does."""
+
+    def uri(self, path: str) -> str:
+        """Uri of the document at a path."""
+        return path
+
+    def close(self) -> None:
+        """End whatever serves the documents."""
+        return
+
+
+class ImportKind(Kind):
+    """File of JSON lines."""
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        lines = [json.dumps({"uri": uri, "content": text}) for uri, text in texts.items()]
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "export.jsonl").write_text("\n".join(lines))
+
+    def open(self) -> Source:
+        return open_import(str(self.folder / "export.jsonl"), prune=True)
+
+
+KINDS: dict[str, type[Kind]] = {"import": ImportKind}
+
+
+@dataclass
+class Syncs:
+    """Syncs of one client, each kind into a project of its own."""
+
+    client: OperatorClient
+    store: Store
+    project: str = "docs"
+
+    async def __call__(self, source: Source, until: Until = Until.KEYWORDS) -> SyncReport:
+        return await sync_source(
+            source,
+            Destination(self.project),
+            self.client,
+            self.store,
+            sizes=SizeLimits(LIMIT_BYTES, LIMIT_BYTES),
+            until=until,
+            show=lambda *_, **__: None,
+        )
+
+    async def hashes(self) -> dict[str, str]:
+        """Hash of each document's text in the index, by uri."""
+        [source] = await self.store.sources.list(self.project)
+        return {uri: text for uri, (text, _) in (await self.store.sources.contents(source)).items()}
+
+
+@pytest.fixture
+async def syncs(redis_url: str, worker: Database) -> AsyncIterator[Syncs]:
+    """Syncs with a client and a store, without a worker."""
+    store = Store(worker, Recipe(HASHING_MODEL))
+    async with OperatorClient.connect(redis_url, content_store=store) as client:
+        yield Syncs(client, store)
+
+
+def counts(report: SyncReport) -> tuple[int, int, int]:
+    return report.unchanged, report.published, report.deleted
+
+
+async def test_a_sync_of_each_kind_follows_its_source(
+    syncs: Syncs,
+    redis_url: str,
+    database: FreshDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second sync publishes nothing; edits, new and gone documents follow, also after a kill."""
+    finish = Lease.finish
+
+    async def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    async with headrace(redis_url, database):
+        for name, kind_of in KINDS.items():
+            syncs.project = name
+            kind = kind_of(tmp_path / name)
+            try:
+                await asyncio.to_thread(kind.write, FIRST)
+                assert counts(await syncs(kind.open())) == (0, 3, 0), name
+                assert counts(await syncs(kind.open())) == (3, 0, 0), name
+                await asyncio.to_thread(kind.write, SECOND)
+                monkeypatch.setattr(Lease, "finish", die)
+                with pytest.raises(KeyboardInterrupt):
+                    await syncs(kind.open(), Until.PUBLISHED)
+                monkeypatch.setattr(Lease, "finish", finish)
+                await asyncio.to_thread(kind.write, FIRST)
+                await syncs(kind.open())
+                assert await syncs.hashes() == expected(kind, FIRST), name
+                await asyncio.to_thread(kind.write, SECOND)
+                assert counts(await syncs(kind.open())) == (1, 2, 1), name
+                assert await syncs.hashes() == expected(kind, SECOND), name
+            finally:
+                kind.close()
+
+
+async def test_an_import_publishes_edited_metadata(
+    syncs: Syncs, redis_url: str, database: FreshDatabase, tmp_path: Path
+) -> None:
+    """Metadata and title of an imported document are those of its line, also without a new text."""
+    file = tmp_path / "export.jsonl"
+    line = {"uri": "wiki/7", "content": "The weir is low.", "title": "Weir"}
+    async with headrace(redis_url, database) as running:
+        for title in ("Weir", "The old weir"):
+            file.write_text(json.dumps(line | {"title": title, "metadata": {"space": title}}))
+            assert counts(await syncs(open_import(str(file)))) == (0, 1, 0)
+            answer = await running.client.ask("docs", "weir", mode="keyword")
+            assert answer.results[0].title == title
+            assert answer.results[0].metadata == {"space": title}
+        assert counts(await syncs(open_import(str(file)))) == (1, 0, 0)
+
+
+def expected(kind: Kind, texts: Mapping[str, str]) -> dict[str, str]:
+    """Hash of each document by uri."""
+    return {kind.uri(path): content_hash(text) for path, text in texts.items()}
