@@ -11,6 +11,7 @@ import typer
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.streams.letter_selection import LetterFilter, LetterOutcome, LetterSelection
 from gateway.clients import names_of, open_redis
+from gateway.operations.letters import Letter
 from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, run_client
@@ -169,6 +170,8 @@ def _plain(letter: DeadLetter) -> dict[str, Any]:
 def _lines(letter: DeadLetter) -> str:
     """Format a dead letter as two lines: a table column is too narrow for reason and remedy."""
     when = letter.last_at.isoformat(timespec="seconds")
+    uri = Letter.of(letter).uri
+    document = f"  {uri} in {letter.project}" if uri else ""
     tries = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
     reason = " ".join(f"{letter.error} after {tries}: {letter.detail}".split())
-    return printable(f"{letter.id}  {when}\n    {reason}")
+    return printable(f"{letter.id}  {when}{document}\n    {reason}")

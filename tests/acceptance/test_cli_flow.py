@@ -175,6 +175,7 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
     assert letter["error"] == "UnsupportedContent"
     place, reason = (await cli.typed("dead", "list")).stdout.splitlines()
     assert place.startswith(letter["id"])
+    assert place.endswith("  lost in notes")
     assert reason.strip() == f"UnsupportedContent after 1 attempt: {letter['detail']}"
     shown = await cli("dead", "show", letter["id"])
     assert "lost" in shown.stdout

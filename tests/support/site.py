@@ -333,6 +333,9 @@ class _Listing(Listing):
         return change
 
     async def changes(self, project: str, agent: str | None, **conditions: Any) -> list[ChangeRow]:
+        batch = self.contents.batch
+        if conditions.get("state") == "rejected" and batch is not None and not batch.rejected:
+            return []
         return [
             ChangeRow(
                 token=_POSITION,

@@ -15,6 +15,7 @@ def test_letters_of_a_filter_are_redriven_after_their_count_was_shown(opened: Op
     with opened(contents) as page:
         page.goto("/dead-letters")
         page.get_by_role("link", name="LimitExceeded").first.click()
+        expect(page.get_by_text("docs/<b>x</b>.md")).to_have_count(2)
         page.get_by_role("button", name="Redrive all 2 …").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Redrive 2 dead letters?")
         assert not contents.done
@@ -166,6 +167,17 @@ def test_what_was_opened_stays_open_while_a_sync_is_followed(opened: Opened) -> 
         contents.advance_batch(indexed=1000, waiting=188)
         expect(page.get_by_text("1,012 of 1,200 changes handled")).to_be_visible()
         expect(page.get_by_text("A sync runs where the files are:")).to_be_visible()
+
+
+def test_changes_rejected_during_a_sync_appear_while_it_is_followed(opened: Opened) -> None:
+    contents = Contents.full()
+    contents.advance_batch(rejected=0)
+    with opened(contents) as page:
+        page.goto("/sources")
+        expect(page.get_by_text("No change was rejected.")).to_be_visible()
+        contents.advance_batch(rejected=2, waiting=188)
+        expect(page.get_by_role("link", name="docs/broken.md")).to_be_visible()
+        expect(page.get_by_text("No change was rejected.")).to_have_count(0)
 
 
 def test_two_evaluations_are_compared_question_by_question(opened: Opened) -> None:
