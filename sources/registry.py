@@ -22,25 +22,36 @@ KINDS: Mapping[str, Callable[[Path, Choice], Source | None]] = {
 
 
 def open_source(
-    path: Path,
+    location: Path | str,
     include: Iterable[str] = (),
     homes: Iterable[Path] = (),
     *,
     worktree: bool = False,
+    exclude: Iterable[str] = (),
 ) -> Source:
-    """Open the source at a path.
+    """Open the source at a path or a URL.
 
     Args:
-        path: path of a directory.
+        location: path of a directory, or a URL of a bucket.
         include: patterns, in the format of ``.gitignore``, for files to include that would be left
             out.
         homes: homes of Headrace itself, which are left out.
         worktree: if set, take the current files of a repository instead of the committed ones.
+        exclude: patterns of files of a bucket to leave out.
 
     Raises:
         UsageError: the directory does not exist or can't be read, or has no work tree.
+        ConfigurationError: the driver of the URL is not installed.
     """
-    path = path.expanduser()
+    if "://" in str(location):
+        if worktree:
+            raise UsageError(f"{location!s:.100} has no work tree", "leave out --worktree")
+        return _open_url(str(location), tuple(include), tuple(exclude))
+    if exclude:
+        raise UsageError(
+            "--exclude is for URLs", "write the patterns into a .headraceignore in the directory"
+        )
+    path = Path(location).expanduser()
     if not path.exists():
         raise UsageError(f"{path} doesn't exist", "name a git repository or a directory")
     if not path.is_dir():
@@ -51,6 +62,13 @@ def open_source(
         if source is not None:
             return _work_tree_of(source) if worktree else source
     raise UsageError(f"{path} is not a source ({', '.join(KINDS)})", "name another path")
+
+
+def _open_url(url: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> Source:
+    # imported lazily, because the libraries of URLs are slow to import
+    from sources.bucket import open_bucket  # noqa: PLC0415
+
+    return open_bucket(url, include, exclude)
 
 
 def _work_tree_of(source: Source) -> Source:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,7 +75,10 @@ class _Request:
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="A git repository, or any directory.")],
+    path: Annotated[
+        str,
+        typer.Argument(help="A git repository, any directory, or the URL of a bucket (s3://…)."),
+    ],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
     source: Annotated[
@@ -93,6 +95,10 @@ def command(
             help="Also publish files that match this pattern (as in .gitignore), even if they are "
             "ignored or left out by default."
         ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a bucket: leave out files that match this pattern."),
     ] = None,
     lane: LaneOption = None,
     worktree: Annotated[
@@ -116,7 +122,13 @@ def command(
     destination = Destination(project, tuple(collection or ()), lane, source, prefix)
 
     def opened(settings: Settings) -> Source:
-        return open_source(path, include or (), [settings.home_directory], worktree=worktree)
+        return open_source(
+            path,
+            include or (),
+            [settings.home_directory],
+            worktree=worktree,
+            exclude=exclude or (),
+        )
 
     request = _Request(opened, destination, _until(wait, vectors), full)
     _run(request, dry_run=dry_run, skipped=skipped, json=json)

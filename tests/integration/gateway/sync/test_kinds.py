@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -17,13 +21,15 @@ from gateway.sync.ownership import Lease
 from gateway.sync.report import SyncReport
 from gateway.sync.sync import Destination, Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
-from sources import SizeLimits, Source
+from sources import SizeLimits, Source, open_source
 from sources.import_file import open_import
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
+from tests.support.repositories import write_files
 from tests.support.running import headrace
+from tests.support.s3 import s3_server
 
 LIMIT_BYTES = 2**23
 FIRST = {"a.md": "The weir is low.", "b/c.md": "The sluice is shut.", "d.md": "The pond is full."}
@@ -65,7 +71,28 @@ class ImportKind(Kind):
         return open_import(str(self.folder / "export.jsonl"), prune=True)
 
 
-KINDS: dict[str, type[Kind]] = {"import": ImportKind}
+class BucketKind(Kind):
+    """Bucket of an S3 server."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        folder.mkdir()
+        self._server = ExitStack()
+        variables = self._server.enter_context(s3_server(folder))
+        self._server.enter_context(patch.dict(os.environ, variables))
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        shutil.rmtree(self.folder / "bucket", ignore_errors=True)
+        write_files(self.folder / "bucket" / "docs", dict(texts))
+
+    def open(self) -> Source:
+        return open_source("s3://bucket/docs/")
+
+    def close(self) -> None:
+        self._server.close()
+
+
+KINDS: dict[str, type[Kind]] = {"import": ImportKind, "bucket": BucketKind}
 
 
 @dataclass

