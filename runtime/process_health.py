@@ -10,11 +10,9 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from runtime.lifespan import wait_or_stop
-
 __all__ = ["LoopLag", "memory_bytes", "settle_heap"]
 
-_INTERVAL = timedelta(milliseconds=100)
+_INTERVAL = timedelta(milliseconds=250)
 _STATM = Path("/proc/self/statm")
 
 _YOUNG_OBJECTS = 10_000
@@ -48,7 +46,8 @@ class LoopLag:
         now = asyncio.get_running_loop().time
         while not stop.is_set():
             begun = now()
-            await wait_or_stop(stop, _INTERVAL)
+            # a plain sleep, since the timeout of ``wait_or_stop`` costs more than the measurement
+            await asyncio.sleep(_INTERVAL.total_seconds())
             lag = max(0.0, now() - begun - _INTERVAL.total_seconds())
             self._longest = max(self._longest, lag)
 

@@ -10,7 +10,9 @@ from typing import Any, NoReturn, Self
 
 import faust
 import structlog
+from faust.sensors.monitor import Monitor
 from faust.tables.manager import TableManager
+from mode.services import ServiceTask
 from yarl import URL
 
 from events.transport.consumer_group import InFlightEntry
@@ -54,6 +56,13 @@ class _NoTables(TableManager):
         await self.recovery.start()
 
 
+class _Monitor(Monitor):
+    """Monitor without its timer: it would compute rates every second that nothing reads."""
+
+    def _get_tasks(self) -> Iterable[ServiceTask]:
+        return ()
+
+
 class App(faust.App):
     """A Faust app without the parts that need Kafka's log: no tables, no leader, no web server.
 
@@ -95,6 +104,7 @@ class App(faust.App):
             stream_wait_empty=True,
             stream_buffer_maxsize=_UNBOUNDED if over_redis else self.options.max_inflight,
             TableManager=_NoTables,
+            Monitor=_Monitor,
             **settings,
         )
 

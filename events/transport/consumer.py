@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.names import GROUPS, Topic
-from events.server.connection import connect
+from events.server.connection import LONGEST_BLOCK, connect
 from events.transport.consumer_group import (
     Claimed,
     Group,
@@ -188,9 +188,7 @@ class Consumer(FaustConsumer):
         tasks = list(self._readers.values())
         if not tasks:
             return
-        _, late = await asyncio.wait(
-            tasks, timeout=(self.options.block + _FINAL_SEND).total_seconds()
-        )
+        _, late = await asyncio.wait(tasks, timeout=(LONGEST_BLOCK + _FINAL_SEND).total_seconds())
         for task in late:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -221,6 +219,7 @@ def _group_name(topic: str) -> str:
 
 
 WORKER_LOST = "WorkerLost"
+_IDLE_AFTER = timedelta(seconds=5)
 _BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
 
 Deliver = Callable[[InFlightEntry], Awaitable[None]]
@@ -249,6 +248,7 @@ class Reader:
         self._group_exists = False
         self._is_drained = False
         self._next_claim = 0.0
+        self._received_at = monotonic()
         self._next_cleanup = 0.0
         self._failures = 0
 
@@ -281,7 +281,17 @@ class Reader:
             await self._group.forget_consumers(silent_for)
             self._next_cleanup = monotonic() + silent_for.total_seconds() / 4
         if room := await self._subscription.window.room():
-            await self._receive(await self._group.read(self._blocking, room, self._options.block))
+            entries = await self._group.read(self._blocking, room, self._block())
+            await self._receive(entries)
+
+    def _block(self) -> timedelta:
+        """Longest wait of the next read. An idle stream is read every claim interval."""
+        now = monotonic()
+        if now - self._received_at < _IDLE_AFTER.total_seconds():
+            return self._options.block
+        until_claim = timedelta(seconds=self._next_claim - now)
+        longest = min(LONGEST_BLOCK, self._options.lease / 3, until_claim)
+        return max(self._options.block, longest)
 
     async def _take_over(self, idle: timedelta, *, here: bool = False) -> None:
         """Claim, page by page, entries that are pending for that long and not in flight here."""
@@ -317,6 +327,8 @@ class Reader:
         )
 
     async def _receive(self, entries: Sequence[InFlightEntry]) -> None:
+        if entries:
+            self._received_at = monotonic()
         for entry in entries:
             self._subscription.add(entry)
         for entry in entries:

@@ -35,7 +35,7 @@ class Options:
     retry_delay: timedelta = timedelta(seconds=1)
     #: Most in-flight entries of a topic whose agent sets no limit.
     max_inflight: int = 256
-    #: Longest wait of one read; a stop may have to wait for it.
+    #: Longest wait of one read; a stop may have to wait for it. It is longer on an idle stream.
     block: timedelta = timedelta(milliseconds=250)
     #: Acknowledgements of this time span are sent together.
     ack_linger: timedelta = timedelta(milliseconds=5)

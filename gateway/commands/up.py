@@ -36,7 +36,7 @@ from runtime.worker_process import ServiceProcess
 
 __all__ = ["command"]
 
-_ECHO_SECONDS = 0.3
+_ECHO_SECONDS = 1.0
 
 
 def command(

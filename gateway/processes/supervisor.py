@@ -14,8 +14,8 @@ from runtime.intervals import Backoff
 __all__ = ["Part", "Restarts", "Supervisor"]
 
 _BACKOFF = Backoff(timedelta(seconds=0.5), timedelta(seconds=15), jitter=0)
-_WATCH_SECONDS = 0.2
-_LOG_CHECK_POLLS = 300
+_WATCH_SECONDS = 0.5
+_LOG_CHECK_POLLS = 120
 
 
 class Part(Protocol):

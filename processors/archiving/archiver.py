@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from time import monotonic
 
 import structlog
 
@@ -30,6 +31,10 @@ log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(seconds=1)
 """Longest time for which changes are collected, so that files are few and large."""
+
+_IDLE_AFTER = timedelta(seconds=10)
+_IDLE_PAUSE = timedelta(seconds=4)
+"""The archiver reads less often after a time without changes."""
 
 _RIVAL_PAUSE = timedelta(seconds=2)
 _BACKOFF = Backoff(timedelta(seconds=1), timedelta(seconds=30))
@@ -80,13 +85,17 @@ class Archiver:
             self._has_folder = False
             await self._group.begin()
             is_last = False
+            busy_at = monotonic()
             while not is_last:
                 is_last = stop.is_set()  # one more batch: archive what arrived before the stop
                 await lock.prove()
                 is_full = await self.archive_batch()
                 self._failures = 0
+                if self._group.has_read:
+                    busy_at = monotonic()
                 if not is_full:
-                    await wait_or_stop(stop, self._patience)
+                    is_idle = monotonic() - busy_at >= _IDLE_AFTER.total_seconds()
+                    await wait_or_stop(stop, _IDLE_PAUSE if is_idle else self._patience)
         finally:
             self.is_active = False
 

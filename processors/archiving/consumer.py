@@ -49,6 +49,8 @@ class LogGroup:
         self._redis = redis
         self._names = names
         self._after: dict[StreamKey, str] = {}
+        self.has_read = False
+        """True if the last batch had entries."""
 
     async def begin(self) -> None:
         """Create missing groups, and start reading with the pending entries."""
@@ -67,6 +69,7 @@ class LogGroup:
         for stream in self._after:
             while not batch.is_full and await self._read_page(stream, batch):
                 pass
+        self.has_read = batch.count > 0
         return batch
 
     async def acknowledge(self, entry_ids: Mapping[StreamKey, Sequence[str]]) -> None:

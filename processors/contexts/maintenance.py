@@ -61,25 +61,27 @@ class ContextMaintenance:
         """Run until ``stop`` is set; failures are logged, and retried later."""
         while not stop.is_set():
             try:
-                await self.run_once()
+                is_active = await self.run_once()
             except Exception as error:  # noqa: BLE001 - it must not end the worker
+                is_active = True
                 log.warning("contexts.failed", error=repr(error))
-            await wait_or_stop(stop, self._interval)
+            await wait_or_stop(stop, self._interval if is_active else self._interval * 5)
 
-    async def run_once(self) -> None:
-        """Do all that is due, one project after the other.
+    async def run_once(self) -> bool:
+        """Do all that is due, one project after the other; false if nothing was due.
 
         Raises:
             Unavailable: Postgres cannot be reached.
         """
         due = self._due(await self._activity.due())
         if not due:
-            return
+            return False
         names = {project_id: name for name, project_id in (await self._projects.all()).items()}
         for project_id in due:
             self._paused.pop(project_id, None)
             if project_id in names:
                 await self._work(names[project_id], project_id)
+        return True
 
     def _due(self, active: Iterable[int]) -> list[int]:
         now = monotonic()

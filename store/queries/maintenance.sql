@@ -1,10 +1,16 @@
 -- name: count_writes
 -- Rows ever written to the tables that maintenance covers, as far as sessions have reported them.
-select sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
-from pg_stat_user_tables
-where
-    schemaname = 'public'
-    and relname in ('generations', 'keyword_segments', 'keyword_words', 'embeddings', 'pending_vectors')
+-- The view pg_stat_user_tables would compute all statistics of all tables.
+select
+    sum(
+        pg_stat_get_tuples_inserted(written)
+        + pg_stat_get_tuples_updated(written)
+        + pg_stat_get_tuples_deleted(written)
+    )::bigint
+from
+    unnest(
+        '{generations, keyword_segments, keyword_words, embeddings, pending_vectors}'::regclass []
+    ) as written
 
 -- name: marks
 select project_id, mark, is_waiting from upkeep_marks()

@@ -9,12 +9,13 @@ from time import monotonic
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["Activity", "waiting_projects"]
+__all__ = ["Activity", "Writes", "waiting_projects"]
 
 SETTLING = timedelta(minutes=1)
 """A project stays due for this long after a change: another worker may have held its lock, or the
 build of a vector index may be deferred until no more vectors arrive."""
 
+_COUNT_AGE_S = 1.0
 _QUERIES = named("maintenance")
 
 
@@ -24,6 +25,28 @@ class _Change:
     at: float
 
 
+class Writes:
+    """Number of rows ever written, read at most once a second for all tasks of a process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._count: int | None = None
+        self._read_at = -_COUNT_AGE_S
+
+    async def count(self) -> int | None:
+        """Count rows, as far as sessions have reported them; up to a second old.
+
+        Raises:
+            Unavailable: Postgres cannot be reached.
+        """
+        now = monotonic()
+        if now - self._read_at >= _COUNT_AGE_S:
+            async with self._database.connection() as connection:
+                self._count = await connection.fetchval(_QUERIES["count_writes"])
+            self._read_at = now
+        return self._count
+
+
 class Activity:
     """Projects that are due for one maintenance task.
 
@@ -31,9 +54,15 @@ class Activity:
     number of projects. After a write it is one more, for all projects together.
     """
 
-    def __init__(self, database: Database, all_every: timedelta) -> None:
-        """``all_every``: interval at which every project is due, even if nothing was written."""
+    def __init__(
+        self, database: Database, all_every: timedelta, writes: Writes | None = None
+    ) -> None:
+        """``all_every``: interval at which every project is due, even if nothing was written.
+
+        Tasks of one process share ``writes``.
+        """
         self._database = database
+        self._count = (writes or Writes(database)).count
         self._all_every = all_every
         self._all_at = 0.0
         self._writes: int | None = None
@@ -47,12 +76,12 @@ class Activity:
         """
         now = monotonic()
         all_are_due = now >= self._all_at
-        async with self._database.connection() as connection:
-            writes = await connection.fetchval(_QUERIES["count_writes"])
-            if all_are_due or writes != self._writes:
+        writes = await self._count()
+        if all_are_due or writes != self._writes:
+            async with self._database.connection() as connection:
                 rows = await connection.fetch(_QUERIES["marks"])
-                self._note({row["project_id"]: row["mark"] for row in rows}, now)
-                self._writes = writes
+            self._note({row["project_id"]: row["mark"] for row in rows}, now)
+            self._writes = writes
         if all_are_due:
             self._all_at = now + self._all_every.total_seconds()
             return list(self._changes)

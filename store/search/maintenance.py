@@ -7,7 +7,7 @@ Queries and writers never wait for it, except in one case: see ``store.search.ve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +23,7 @@ from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.activity import Activity
+from store.search.activity import Activity, Writes
 from store.search.keyword.segment_merge import (
     find_wasteful,
     list_sizes,
@@ -76,8 +76,9 @@ class Maintenance:
         self._indexes = VectorIndexes(database, owner_url, exact_chunks)
         self._interval = interval
         self._sweep_interval = sweep_interval
-        self._written = Activity(database, sweep_interval)
-        self._embedded = Activity(database, sweep_interval)
+        writes = Writes(database)
+        self._written = Activity(database, sweep_interval, writes)
+        self._embedded = Activity(database, sweep_interval, writes)
         self._swept: dict[int, _Swept] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -97,7 +98,8 @@ class Maintenance:
         """
         await self._analyze()
         activity = Activity(self._database, self._sweep_interval)
-        await self._for_each(activity, self.tidy_keywords, self._refresh_indexes)
+        due = await activity.due()
+        await self._for_each(due, activity, self.tidy_keywords, self._refresh_indexes)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -108,18 +110,24 @@ class Maintenance:
             await wait_or_stop(stop, self._interval)
 
     async def _keep_keywords(self) -> None:
-        await self._analyze()
-        await self._for_each(self._written, self.tidy_keywords)
+        due = await self._written.due()
+        if due:
+            await self._analyze()
+        await self._for_each(due, self._written, self.tidy_keywords)
 
     async def _keep_vectors(self) -> None:
-        await self._for_each(self._embedded, self._refresh_indexes)
+        due = await self._embedded.due()
+        await self._for_each(due, self._embedded, self._refresh_indexes)
 
     async def _for_each(
-        self, activity: Activity, *tasks: Callable[[Generation], Awaitable[None]]
+        self,
+        due: Sequence[int],
+        activity: Activity,
+        *tasks: Callable[[Generation], Awaitable[None]],
     ) -> None:
         """Run tasks for each due live generation; a replay maintains the one that it builds."""
         failures: list[Exception] = []
-        for project_id in await activity.due():
+        for project_id in due:
             try:
                 async with self._database.scope(project_id) as connection:
                     live = await catalog.live(connection, project_id)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 from faust.types import TP
+from redis.asyncio import Redis
 
 from events.names import Lane, LogPosition, Topic
-from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
+from events.transport import (
+    InFlightEntry,
+    InFlightMessage,
+    Options,
+    Statistics,
+    consumer,
+    kept_position,
+)
 from events.transport.app import App
 from events.transport.consumer_group import Group
 from events.transport.faust_consumer import AckLog, NoOffsets
@@ -214,3 +223,46 @@ def test_tables_are_refused() -> None:
     """Faust tables are refused, because they need Kafka's log."""
     with pytest.raises(ConfigurationError, match="Postgres"):
         App("test", broker="redis://localhost").Table("counts")
+
+
+class IdleGroup:
+    """Group without entries, which records the wait of each read and the times of claims."""
+
+    name, stream, lease = "indexer", "stream", LEASE
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.blocks: list[float] = []
+        self.claimed_at: list[float] = []
+
+    async def create(self) -> None:
+        """Do nothing: it exists."""
+
+    async def forget_consumers(self, _silent_for: timedelta) -> None:
+        """Do nothing: there are none."""
+
+    async def pending(self, idle: timedelta, *_: Any, here: bool = False) -> list[Any]:
+        if not here:
+            self.claimed_at.append(self.now)
+        return []
+
+    async def read(self, _blocking: Any, _count: int, block: timedelta) -> list[InFlightEntry]:
+        self.blocks.append(block.total_seconds())
+        self.now += block.total_seconds()
+        return []
+
+
+async def test_an_idle_stream_is_read_rarely_and_claimed_from_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = IdleGroup()
+    monkeypatch.setattr(consumer, "monotonic", lambda: group.now)
+    idle = subscription()
+    idle.group = cast("Group", group)
+    reader = consumer.Reader(idle, cast("Redis", None), Options(), cast("Any", None))
+    while group.now < 110:
+        await reader._step()
+    assert set(group.blocks[:20]) == {0.25}  # for five seconds after the last entry
+    assert group.blocks[-2:] == [2.0, 2.0]
+    waits = [later - earlier for earlier, later in pairwise(group.claimed_at)]
+    assert max(waits) <= 2.25
