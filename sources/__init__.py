@@ -15,6 +15,7 @@ from sources.types import (
     SizeLimits,
     Skip,
     Source,
+    WatchableSource,
 )
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Source",
     "State",
     "Sync",
+    "WatchableSource",
     "document_changed",
     "open_source",
 ]

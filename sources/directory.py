@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import UsageError
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
-from sources.ignore_rules import Choice, IgnoreRules
-from sources.types import Content, Listing, Read, SizeLimits, Skip
+from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, Choice, IgnoreRules
+from sources.types import Content, Listing, Read, SizeLimits, Skip, Watched
+from sources.watched import WatchedTree
 
-__all__ = ["DirectorySource", "open_directory"]
+__all__ = ["DirectorySource", "Folder", "open_directory", "walk"]
 
 _ALL = Choice()
 
@@ -56,15 +58,27 @@ class DirectorySource:
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         included: set[str] = set()
-        for path, entry, rules in _walk(self._root, self._choice):
-            fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, sizes)
-            if isinstance(fingerprint, Skip):
-                skipped[to_shown(path)] = fingerprint
-                continue
-            files[path] = fingerprint
-            if rules.includes(path):
-                included.add(path)
+        for folder in walk(self._root, IgnoreRules.at(self._root, self._choice)):
+            for path, entry in folder.entries:
+                fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, sizes)
+                if isinstance(fingerprint, Skip):
+                    skipped[to_shown(path)] = fingerprint
+                    continue
+                files[path] = fingerprint
+                if folder.rules.includes(path):
+                    included.add(path)
         return Listing(files, skipped, included=frozenset(included))
+
+    def watched(self) -> Watched:
+        """Watch every folder that is not left out.
+
+        Raises:
+            UsageError: the directory no longer exists, or can't be read.
+        """
+        folders = walk(self._root, IgnoreRules.at(self._root, self._choice))
+        return WatchedTree(
+            str(self._root), {folder.path: folder.rules for folder in folders if folder.is_entered}
+        )
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
         """Return False: a directory has no history."""
@@ -106,27 +120,58 @@ class DirectorySource:
         return Skip.OVERSIZED if is_oversized else fingerprint_of(status)
 
 
-def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | Skip, IgnoreRules]]:
-    """Yield each path with its entry, or with the reason to skip it.
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Folder of a tree, with its entries that are not ignored.
 
-    A skipped folder is yielded as a whole. Paths that a rule of the user ignores are not yielded.
+    Attributes:
+        path: path from the root; ``""`` for the root.
+        rules: rules for the entries.
+        entries: path of each file with its entry, or of each file and folder that is left out with
+            the reason. A folder's path ends in a slash.
+        is_entered: False if the folder itself is left out, as its only entry.
     """
-    pending = [(root, "", IgnoreRules.at(root, choice))]
+
+    path: str
+    rules: IgnoreRules
+    entries: Sequence[tuple[str, os.DirEntry[str] | Skip]]
+    is_entered: bool = True
+
+
+def walk(
+    root: Path,
+    rules: IgnoreRules,
+    start: str = "",
+    rules_files: frozenset[str] = frozenset({RULES_FILE, GIT_RULES_FILE}),
+) -> Iterator[Folder]:
+    """Yield the folders of a tree from ``start`` on; ignored ones are neither yielded nor entered.
+
+    Args:
+        root: root of the tree.
+        rules: rules at the root, from which those of folders follow.
+        start: path of the first folder from the root; its own name never leaves it out.
+        rules_files: names of the files whose rules apply to their folders.
+
+    Raises:
+        UsageError: the first folder can't be read.
+    """
+    pending = [(root / start, start, rules)]
     while pending:
         directory, relative, parent_rules = pending.pop()
         try:
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError as error:
-            if directory == root:
-                raise UsageError(f"{root} can't be read: {error.strerror}") from error
-            yield f"{relative}/", Skip.UNREADABLE, parent_rules
+            if relative == start:
+                raise UsageError(f"{directory} can't be read: {error.strerror}") from error
+            yield Folder(relative, parent_rules, [(f"{relative}/", Skip.UNREADABLE)], False)
             continue
         names = {entry.name for entry in entries}
-        marked = parent_rules.skip_marked(relative, names) if relative else None
+        marked = parent_rules.skip_marked(relative, names) if relative != start else None
         if marked is not None:
-            yield f"{relative}/", marked, parent_rules
+            yield Folder(relative, parent_rules, [(f"{relative}/", marked)], False)
             continue
-        rules = parent_rules.below(directory, relative, names)
+        rules = parent_rules.below(directory, relative, names & rules_files)
+        listed: list[tuple[str, os.DirEntry[str] | Skip]] = []
         for entry in entries:
             path = f"{relative}/{entry.name}" if relative else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
@@ -136,4 +181,5 @@ def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | 
             if is_folder and reason is None:
                 pending.append((Path(entry.path), path, rules))
             else:
-                yield (f"{path}/" if is_folder else path), reason or entry, rules
+                listed.append((f"{path}/" if is_folder else path, reason or entry))
+        yield Folder(relative, rules, listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -22,7 +23,8 @@ from sources.ignore_rules import (
     rule_lines,
 )
 from sources.permalinks import permalink_template
-from sources.types import Listing, Read, SizeLimits, Skip
+from sources.types import Listing, Read, SizeLimits, Skip, Watched
+from sources.watched import WatchedReferences
 
 __all__ = ["GitSource", "open_git"]
 
@@ -125,6 +127,18 @@ class GitSource:
         included = frozenset(filter(rules.includes, files))
         template, at = self._permalink_template(), committed_at(self._root, commit)
         return Listing(files, skipped, commit, template, included, committed_at=at)
+
+    def watched(self) -> Watched:
+        """Watch HEAD and the branches.
+
+        Raises:
+            UsageError: the repository no longer exists, or can't be read.
+        """
+        output = self._git("rev-parse", "--git-dir", "--git-common-dir")
+        git_dir, common_dir = (
+            str((self._root / os.fsdecode(line)).resolve()) for line in output.splitlines()
+        )
+        return WatchedReferences(git_dir, common_dir)
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
         """Compare by ancestry, or by commit times if the clone does not have the other commit."""

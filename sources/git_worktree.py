@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
+from sources.directory import walk
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
-from sources.ignore_rules import RULES_FILE, TrackedPaths, read_rule_lines
-from sources.types import Content, Listing, Read, SizeLimits, Skip
+from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, TrackedPaths, read_rule_lines
+from sources.types import Content, Listing, Read, SizeLimits, Skip, Watched
+from sources.watched import WatchedParts, WatchedTree
 
 __all__ = ["WorkTreeSource"]
 
@@ -55,6 +57,25 @@ class WorkTreeSource(GitSource):
                 files[shown] = fingerprint
         included = frozenset(filter(rules.includes, files))
         return Listing(files, skipped, commit, included=included, committed_at=at)
+
+    def watched(self) -> Watched:
+        """Watch HEAD, the branches, the folders of tracked files, and all that are not ignored.
+
+        Raises:
+            UsageError: the repository no longer exists, or can't be read.
+        """
+        with self._git_errors():
+            files = tracked_files(self._root, *self._paths())
+            uris = [uri for file in files if (uri := to_uri(file.path)) is not None]
+        root_rules = self._rules("")
+        paths = TrackedPaths(root_rules, uris, self._prefix)
+        tracked = frozenset(uri for uri in uris if paths.skip(uri) is None)
+        start = self._prefix.rstrip("/")
+        folders = walk(self._root, root_rules, start, frozenset({GIT_RULES_FILE}))
+        rules = {folder.path: folder.rules for folder in folders if folder.is_entered}
+        for folder in {uri.rpartition("/")[0] for uri in tracked}:
+            rules.setdefault(folder, root_rules)
+        return WatchedParts([WatchedTree(str(self._root), rules, tracked), super().watched()])
 
     def uncommitted(self, listing: Listing) -> int:
         """Return 0: uncommitted files are included."""

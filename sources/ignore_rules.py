@@ -19,6 +19,7 @@ from sources.files import read_regular
 from sources.types import Skip
 
 __all__ = [
+    "GIT_RULES_FILE",
     "LARGEST_RULES_BYTES",
     "RULES_FILE",
     "Choice",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 RULES_FILE = ".headraceignore"
-_GIT_FILE = ".gitignore"
+GIT_RULES_FILE = ".gitignore"
 _ALWAYS = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
 LARGEST_RULES_BYTES = 2**20
 _MOST_WILDCARDS = 4
@@ -202,7 +203,7 @@ class IgnoreRules:
             Rules(read_rule_lines(directory / name), self.listing.time_limit) or None
             if name in names
             else None
-            for name in (RULES_FILE, _GIT_FILE)
+            for name in (RULES_FILE, GIT_RULES_FILE)
         )
         if headrace is None and git is None:
             return self

@@ -26,6 +26,8 @@ __all__ = [
     "SizeLimits",
     "Skip",
     "Source",
+    "WatchableSource",
+    "Watched",
 ]
 
 ChangeKind = Literal["upsert", "delete", "rename"]
@@ -216,6 +218,41 @@ class RemoteSource(Protocol):
 
     def stop(self) -> None:
         """End a running listing soon, with an error. Any thread may call it."""
+        ...
+
+
+class Watched(Protocol):
+    """Folders and files of a source at one moment whose changes may change its listing."""
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """Absolute paths of the folders to watch; each stands for itself, not for those below."""
+        ...
+
+    def is_noise(self, path: str) -> bool:
+        """True if a change at an absolute path can't change the listing.
+
+        Raises:
+            UsageError: the ignore rules take too long to match.
+        """
+        ...
+
+
+@runtime_checkable
+class WatchableSource(Protocol):
+    """Source in files whose changes the operating system reports."""
+
+    @property
+    def location(self) -> str:
+        """Absolute path of what is synced."""
+        ...
+
+    def watched(self) -> Watched:
+        """Find what to watch.
+
+        Raises:
+            UsageError: the source no longer exists, or can't be read.
+        """
         ...
 
 
