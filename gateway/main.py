@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "Serve HTTP, MCP and pages.",
     "mcp": "Serve MCP tools over stdio, or install them into an editor or agent.",
     "sync": "Publish the changes of a directory or repository.",
+    "watch": "Publish the changes of directories or repositories as they happen.",
     "import": "Publish the documents of a file of JSON lines.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
@@ -53,6 +54,7 @@ _MODULES = {
     "down": "open:down",
     "grep": "ask:grep",
     "import": "sync:import_file",
+    "watch": "sync:watch",
 }
 """Modules of commands, and functions not named ``command``, if a name does not show them."""
 

@@ -37,6 +37,7 @@ class Measurement(StrEnum):
     CONTENT = "content"
     TENANTS = "tenants"
     REPOSITORIES = "repositories"
+    WATCH = "watch"
 
 
 def command(

@@ -1,29 +1,33 @@
-"""``headrace sync`` and ``headrace import``: publish the changes of a source."""
+"""``headrace sync``, ``watch`` and ``import``: publish the changes of a source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence, Set
+from contextlib import AsyncExitStack
+from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from events.names import Lane
-from gateway.clients import check_signing_key, open_client, open_database, open_store, store_of
-from gateway.output import print_json, printable
+from gateway.failures import one_line
+from gateway.output import print_json, printable, stderr
 from gateway.progress import progress
-from gateway.servers import configured, stack
 from gateway.session import JsonOption, ProjectOption, run_client
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import Destination, Until, preview_sync, size_limits, sync_source
+from gateway.sync.request import SyncRequest
+from gateway.sync.sync import Destination, Until
+from gateway.sync.watch import Watcher, keep_in_step
 from runtime.errors import UsageError
 from runtime.process_health import settle_heap
 from runtime.settings import Settings
-from sources import Source, open_source
+from sources import Source, WatchableSource, open_source
 from sources.comparison import Step
 from sources.import_file import open_import
 
-__all__ = ["command", "import_file"]
+__all__ = ["command", "import_file", "watch"]
 
 _YOUNG_OBJECTS = 200_000
 """A listing of 100,000 files makes a million objects, none of which is garbage."""
@@ -31,6 +35,24 @@ _YOUNG_OBJECTS = 200_000
 
 CollectionOption = Annotated[
     list[str] | None, typer.Option(help="Put the documents into this collection.")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name that identifies the source; "
+        "default: the repository, or the path of the directory."
+    ),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also publish files that match this pattern (as in .gitignore), even if they are "
+        "ignored or left out by default."
+    ),
+]
+WorktreeOption = Annotated[
+    bool,
+    typer.Option("--worktree", help="For a repository: publish the files as they are now."),
 ]
 PrefixOption = Annotated[
     str | None,
@@ -64,16 +86,6 @@ VectorsOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _Request:
-    """Arguments of the command."""
-
-    open: Callable[[Settings], Source]
-    destination: Destination
-    until: Until
-    full: bool = False
-
-
 def command(
     path: Annotated[
         str,
@@ -81,30 +93,15 @@ def command(
     ],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help="Name that identifies the source; "
-            "default: the repository, or the path of the directory."
-        ),
-    ] = None,
+    source: SourceOption = None,
     prefix: PrefixOption = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Also publish files that match this pattern (as in .gitignore), even if they are "
-            "ignored or left out by default."
-        ),
-    ] = None,
+    include: IncludeOption = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(help="Of a bucket: leave out files that match this pattern."),
     ] = None,
     lane: LaneOption = None,
-    worktree: Annotated[
-        bool,
-        typer.Option("--worktree", help="For a repository: publish the files as they are now."),
-    ] = False,
+    worktree: WorktreeOption = False,
     full: FullOption = False,
     dry_run: DryRunOption = False,
     skipped: SkippedOption = False,
@@ -130,8 +127,52 @@ def command(
             exclude=exclude or (),
         )
 
-    request = _Request(opened, destination, _until(wait, vectors), full)
+    request = SyncRequest(opened, destination, _until(wait, vectors), full)
     _run(request, dry_run=dry_run, skipped=skipped, json=json)
+
+
+def watch(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Git repositories and any other directories."),
+    ],
+    project: ProjectOption = "default",
+    collection: CollectionOption = None,
+    source: SourceOption = None,
+    prefix: PrefixOption = None,
+    include: IncludeOption = None,
+    worktree: WorktreeOption = False,
+    poll: Annotated[
+        bool,
+        typer.Option(
+            "--poll", help="Compare all files every second, for file systems without notifications."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Publish the changes of directories and repositories as they happen, until Ctrl-C.
+
+    It begins with a sync of each PATH. Then each batch of changes is followed by a sync, 300 ms
+    after the last change and at most 2 s after the first. Of a repository, commits are published;
+    with --worktree, saved files. `headrace up` or other servers must run.
+    """
+    _require_name(source)
+    if len(paths) > 1 and (source is not None or prefix is not None):
+        raise UsageError("--source and --prefix are for one PATH", "watch each PATH by itself")
+    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+    tally = _Tally(json)
+
+    def request(path: str) -> SyncRequest:
+        def opened(settings: Settings) -> Source:
+            return open_source(path, include or (), [settings.home_directory], worktree=worktree)
+
+        return SyncRequest(opened, destination, Until.PUBLISHED)
+
+    requests = [request(path) for path in paths]
+    try:
+        run_client(lambda settings: _watch(settings, requests, tally, poll=poll))
+    except KeyboardInterrupt:
+        _note(f"ended after {tally}")
 
 
 def import_file(
@@ -180,7 +221,7 @@ def import_file(
     def opened(_settings: Settings) -> Source:
         return open_import(file, source, prune=prune, keep_going=keep_going)
 
-    request = _Request(opened, destination, _until(wait, vectors), full)
+    request = SyncRequest(opened, destination, _until(wait, vectors), full)
     _run(request, dry_run=dry_run, skipped=skipped, json=json)
 
 
@@ -193,7 +234,7 @@ def _until(wait: bool, vectors: bool) -> Until:
     return Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
 
 
-def _run(request: _Request, *, dry_run: bool, skipped: bool, json: bool) -> None:
+def _run(request: SyncRequest, *, dry_run: bool, skipped: bool, json: bool) -> None:
     if dry_run:
         _print_preview(*run_client(lambda settings: _preview(settings, request)), skipped, json)
         return
@@ -204,47 +245,86 @@ def _run(request: _Request, *, dry_run: bool, skipped: bool, json: bool) -> None
         _print_lines(report, skipped)
 
 
-async def _sync(settings: Settings, request: _Request) -> SyncReport:
+class _Tally:
+    """Prints the reports of a watch, and counts what they published."""
+
+    def __init__(self, json: bool) -> None:
+        self._json = json
+        self._syncs = self._published = self._deleted = 0
+
+    def __str__(self) -> str:
+        return f"{self._syncs:,} syncs: {self._published:,} published, {self._deleted:,} deleted"
+
+    def add(self, paths: Set[str], report: SyncReport) -> None:
+        """Print the report of a sync after changes of ``paths``; without effect, only as JSON."""
+        self._syncs += 1
+        self._published += report.published
+        self._deleted += report.deleted
+        if self._json:
+            rest = {key: value for key, value in report.to_json().items() if key != "skipped_paths"}
+            print_json({**rest, "changed_paths": len(paths)})
+        elif report.published or report.deleted or report.rejected or report.older_than:
+            typer.echo(f"{datetime.now():%H:%M:%S} ", nl=False)
+            _print_lines(report, skipped=False)
+
+
+async def _sync(settings: Settings, request: SyncRequest) -> SyncReport:
     settle_heap(_YOUNG_OBJECTS)
     source = request.open(settings)
-    # without configured servers, the worker ends with this command
-    until = Until.VECTORS if configured(settings) is None else request.until
-    async with (
-        stack(settings) as running,
-        open_database(running) as database,
-        open_client(running, store := store_of(database, running)) as client,
-    ):
-        await check_signing_key(running, request.destination.project, database)
-        with progress() as show:
-            return await sync_source(
-                source,
-                request.destination,
-                client,
-                store,
-                sizes=size_limits(running),
-                until=until,
-                show=show,
-                full=request.full,
-            )
+    with progress() as show:
+        return await request.run(settings, source, show)
 
 
-async def _preview(settings: Settings, request: _Request) -> tuple[SyncReport, Sequence[Step]]:
+async def _preview(settings: Settings, request: SyncRequest) -> tuple[SyncReport, Sequence[Step]]:
     source = request.open(settings)
-    async with (
-        stack(settings) as running,
-        open_store(running) as store,
-        open_client(running, store) as client,
-    ):
-        with progress() as show:
-            return await preview_sync(
-                source,
-                request.destination,
-                client,
-                store,
-                sizes=size_limits(running),
-                show=show,
-                full=request.full,
-            )
+    with progress() as show:
+        return await request.preview(settings, source, show)
+
+
+async def _watch(
+    settings: Settings, requests: Sequence[SyncRequest], tally: _Tally, *, poll: bool
+) -> None:
+    """Sync each source, then again after each batch of its changes.
+
+    Raises:
+        UsageError: a source can't be watched, or none exists any more.
+        HeadraceError: the first sync of a source failed.
+    """
+    settle_heap(_YOUNG_OBJECTS)
+    async with AsyncExitStack() as exits:
+        watches: list[tuple[Watcher, Callable[[], Awaitable[SyncReport]]]] = []
+        for request in requests:
+            source = request.open(settings)
+            if not isinstance(source, WatchableSource):
+                raise UsageError(f"{source.location} can't be watched", "sync it by a timer")
+            watcher = await exits.enter_async_context(Watcher(source, poll=poll, note=_note))
+            with progress() as show:
+                tally.add(frozenset(), await request.run_beside(settings, source, show))
+            _note(f"watching {source.location}")
+            sync = partial(request.run_beside, settings, source, _show_nothing)
+            watches.append((watcher, sync))
+        async with asyncio.TaskGroup() as tasks:
+            for watch in watches:
+                tasks.create_task(_until_gone(*watch, tally))
+    raise UsageError("no source is left to watch", "start again with sources that exist")
+
+
+async def _until_gone(
+    watcher: Watcher, sync: Callable[[], Awaitable[SyncReport]], tally: _Tally
+) -> None:
+    """Watch a source until it no longer exists; the watch of the others continues."""
+    try:
+        await keep_in_step(watcher, sync, tally.add, _note)
+    except UsageError as error:
+        _note(f"{one_line(error)}; its documents stay in the index")
+
+
+def _note(line: str) -> None:
+    stderr().print(printable(line), markup=False)
+
+
+def _show_nothing(*_: object, **__: object) -> None:
+    """Show no progress: bars of several sources would overwrite each other."""
 
 
 def _print_lines(report: SyncReport, skipped: bool) -> None:
