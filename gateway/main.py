@@ -31,6 +31,7 @@ COMMANDS = {
     "sync": "Publish the changes of a directory or repository.",
     "watch": "Publish the changes of directories or repositories as they happen.",
     "import": "Publish the documents of a file of JSON lines.",
+    "crawl": "Publish the pages of a web site.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
     "grep": "Print the lines that match a pattern.",
@@ -55,6 +56,7 @@ _MODULES = {
     "grep": "ask:grep",
     "import": "sync:import_file",
     "watch": "sync:watch",
+    "migrate": "deployment:migrate",
 }
 """Modules of commands, and functions not named ``command``, if a name does not show them."""
 

@@ -111,7 +111,8 @@ def _reason(uri: str, text: str) -> Skip | None:
     if _contains_secret(uri, text):
         return Skip.SECRET
     name = uri.rpartition("/")[2].lower()
-    if not name.endswith(_PROSE) and _is_generated(text[:_HEAD_CHARACTERS]):
+    is_prose = name.endswith(_PROSE) or "://" in uri
+    if not is_prose and _is_generated(text[:_HEAD_CHARACTERS]):
         return Skip.GENERATED
     return Skip.MINIFIED if name.endswith(_MINIFIED_KINDS) and _is_minified(text) else None
 

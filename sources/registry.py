@@ -65,6 +65,8 @@ def open_source(
 
 
 def _open_url(url: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> Source:
+    if url.startswith(("http://", "https://")):
+        raise UsageError(f"{url:.100} is a web site", "publish its pages by `headrace crawl`")
     # imported lazily, because the libraries of URLs are slow to import
     from sources.bucket import open_bucket  # noqa: PLC0415
 

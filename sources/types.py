@@ -58,7 +58,11 @@ class Skip(StrEnum):
     ROBOTS = "disallowed by robots.txt"
     MEDIA_TYPE = "unsupported media type"
     UNREACHABLE = "unreachable"
-    NOT_VISITED = "over the limit of pages"
+    NOT_VISITED = "over the limit of the crawl"
+    GONE = "not found"
+    DENIED = "access denied"
+    ALIAS = "another address of a page"
+    OUTSIDE = "redirect out of the scope"
 
 
 class Reason(StrEnum):

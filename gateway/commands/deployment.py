@@ -1,4 +1,4 @@
-"""``headrace deployment``: show or set the deployment that Redis and Postgres belong to."""
+"""``headrace deployment`` and ``migrate``: the deployment and the schema of the servers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from gateway.output import print_json
 from gateway.servers import require_database, stack
 from gateway.session import JsonOption, run_client
 from processors.deployment import adopt, compare
+from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
+from store.postgres.schema import upgrade
 
-__all__ = ["command"]
+__all__ = ["command", "migrate"]
 
 
 def command(
@@ -45,6 +47,15 @@ def command(
         typer.echo(f"{name.replace('_', ' '):>16}  {value}")
 
 
+def migrate(json: JsonOption = False) -> None:
+    """Apply database migrations up to the schema of this version, as the owner of the tables."""
+    revision = run_client(_migrate)
+    if json:
+        print_json({"revision": revision})
+    else:
+        typer.echo(f"the database is at revision {revision}")
+
+
 async def _run(settings: Settings, *, adopts: bool, new: bool) -> Stamp:
     async with (
         stack(settings, with_worker=False, keep_partitions=True) as running,
@@ -58,3 +69,15 @@ async def _run(settings: Settings, *, adopts: bool, new: bool) -> Stamp:
             return await compare(redis, database, running)
         finally:
             await database.close()
+
+
+async def _migrate(settings: Settings) -> str:
+    if settings.owner_database_url:
+        return await upgrade(settings.owner_database_url)
+    if settings.database_url:
+        raise ConfigurationError(
+            "the role in HEADRACE_DATABASE_URL can't change tables",
+            "set HEADRACE_OWNER_DATABASE_URL to the database as the owner of its tables",
+        )
+    async with stack(settings, with_worker=False) as running:
+        return await upgrade(running.owner_database_url)

@@ -27,7 +27,7 @@ from sources import Source, WatchableSource, open_source
 from sources.comparison import Step
 from sources.import_file import open_import
 
-__all__ = ["command", "import_file", "watch"]
+__all__ = ["command", "import_file", "publish_source", "watch"]
 
 _YOUNG_OBJECTS = 200_000
 """A listing of 100,000 files makes a million objects, none of which is garbage."""
@@ -221,6 +221,23 @@ def import_file(
     def opened(_settings: Settings) -> Source:
         return open_import(file, source, prune=prune, keep_going=keep_going)
 
+    request = SyncRequest(opened, destination, _until(wait, vectors), full)
+    _run(request, dry_run=dry_run, skipped=skipped, json=json)
+
+
+def publish_source(
+    opened: Callable[[Settings], Source],
+    destination: Destination,
+    *,
+    full: bool,
+    dry_run: bool,
+    skipped: bool,
+    wait: bool,
+    vectors: bool,
+    json: bool,
+) -> None:
+    """Sync a source that another command opens, with the options that all of them have."""
+    _require_name(destination.source)
     request = SyncRequest(opened, destination, _until(wait, vectors), full)
     _run(request, dry_run=dry_run, skipped=skipped, json=json)
 

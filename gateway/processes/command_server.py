@@ -36,11 +36,13 @@ __all__ = ["CommandServer", "command_server"]
 _PRELOADED = (
     "gateway.answer_view",
     "gateway.commands.ask",
+    "gateway.commands.crawl",
     "gateway.commands.sync",
     "gateway.line_view",
     "processors.deployment",
     "processors.recipes",
     "rich.progress",
+    "sources.web.site",
     "store.generations.catalog",
     "store.keys.publisher_keys",
     "store.postgres.pool",

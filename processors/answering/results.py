@@ -309,7 +309,7 @@ def permalink(row: ChunkRow) -> str | None:
     link = row.permalink_template
     for placeholder, value in values.items():
         link = link.replace(placeholder, value)
-    return link
+    return link.removesuffix("#")
 
 
 def _explanation(scores: Scores, context: str, defines: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Sources whose content changes at random: git repositories and plain directories.
+"""Sources whose content changes at random: git repositories, plain directories and web sites.
 
 A history edits, adds, deletes and renames files, renames them in letter case only, swaps a file
 with a directory of its name, and rewrites commits. ``listing`` is the expected content of the
@@ -12,10 +12,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from tests.support.repositories import Repository, create_repository
+from tests.support.website import HTML, Reply, Website, html
 
-__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History"]
+__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History", "SiteHistory"]
 
 _FOLDERS = ("", "docs/", "src/", "src/mill/", "Notes ü/")
 _NAMES = ("wheel", "Race", "sluice gate", "weir", "naïve", "README")
@@ -28,10 +30,13 @@ _MOST_OPERATIONS = 5
 class History(Protocol):
     """Source that a sync reads."""
 
-    path: Path
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of ``headrace`` for a sync."""
+        ...
 
     def listing(self) -> dict[str, str]:
-        """Current text by path, as a sync sees the source."""
+        """Current text by uri, as a sync sees the source."""
         ...
 
     def advance(self) -> None:
@@ -49,6 +54,11 @@ class DirectoryHistory:
         path.mkdir(parents=True)
         for _ in range(_FIRST_FILES):
             self._add()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Sync of the directory."""
+        return ["sync", str(self.path)]
 
     def listing(self) -> dict[str, str]:
         """Text of every file below the directory."""
@@ -113,7 +123,7 @@ class DirectoryHistory:
             path.rename(target)
 
     def _any_file(self) -> Path | None:
-        names = sorted(self.listing())
+        names = sorted(DirectoryHistory.listing(self))
         return self.path / self._rng.choice(names) if names else None
 
     def _text(self) -> str:
@@ -145,6 +155,40 @@ class GitHistory(DirectoryHistory):
         return Checkout(self, path)
 
 
+class SiteHistory(DirectoryHistory):
+    """Directory whose files are the pages of a web site."""
+
+    def __init__(self, path: Path, marker: str, rng: random.Random, site: Website) -> None:
+        super().__init__(path, marker, rng)
+        self._site = site
+        self._serve()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Crawl of the site."""
+        return ["crawl", self._site.url(), "--allow-private", "--delay", "0"]
+
+    def listing(self) -> dict[str, str]:
+        """Text of every page by its address."""
+        return {self._site.url(f"/{quote(path)}"): text for path, text in super().listing().items()}
+
+    def advance(self) -> None:
+        """Change a few files; at least one remains."""
+        super().advance()
+        while self._any_file() is None:
+            self._add()
+        self._serve()
+
+    def _serve(self) -> None:
+        pages = {url.removeprefix(self._site.origin): text for url, text in self.listing().items()}
+        first = html("Contents", list(pages), head="<meta name=robots content=noindex>")
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        self._site.replies = {
+            "/": Reply(first, headers=HTML),
+            **{path: Reply(text, headers=headers) for path, text in pages.items()},
+        }
+
+
 class Checkout:
     """Clone that stays at the origin's commit of its last ``advance``."""
 
@@ -152,6 +196,11 @@ class Checkout:
         self.path = path
         self._origin = origin
         self._clone()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Sync of the clone."""
+        return ["sync", str(self.path)]
 
     def listing(self) -> dict[str, str]:
         """Listing of the origin: the newest commit wins, whichever checkout is synced last."""

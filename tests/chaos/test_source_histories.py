@@ -18,13 +18,14 @@ import asyncpg
 import pytest
 
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from tests.chaos.histories import DirectoryHistory, GitHistory, History
+from tests.chaos.histories import DirectoryHistory, GitHistory, History, SiteHistory
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
 from tests.support.cli import Command, Result
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually, within
+from tests.support.website import Website, website
 
 PROJECT = "mill"
 ROUNDS = 6
@@ -44,7 +45,7 @@ class Synced:
     def arguments(self) -> list[str]:
         """Arguments of ``headrace``."""
         prefix = ["--prefix", self.prefix] if self.prefix else []
-        return ["sync", str(self.history.path), "--project", PROJECT, *prefix]
+        return [*self.history.arguments, "--project", PROJECT, *prefix]
 
 
 @dataclass
@@ -141,22 +142,24 @@ async def test_the_index_equals_the_sources(
 ) -> None:
     """I6 holds after overlapping and killed syncs, lost streams and killed workers."""
     rng = random.Random(seed)
-    async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
-        scene = Scene(run, _sources(tmp_path / "sources", rng), rng)
-        await run.worker()
-        for _ in range(ROUNDS):
-            await scene.one_round()
-        await scene.converge()
-        async with within(60):
-            await _assert_equal(run, scene)
+    with website() as site:
+        async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
+            scene = Scene(run, _sources(tmp_path / "sources", rng, site), rng)
+            await run.worker()
+            for _ in range(ROUNDS):
+                await scene.one_round()
+            await scene.converge()
+            async with within(60):
+                await _assert_equal(run, scene)
 
 
-def _sources(directory: Path, rng: random.Random) -> list[Synced]:
-    """Repository, sometimes with a second checkout, and a directory with the same file names."""
+def _sources(directory: Path, rng: random.Random, site: Website) -> list[Synced]:
+    """Repository, sometimes with a second checkout, a directory with its file names, and a site."""
     repository = GitHistory(directory / "repository", "granite", rng)
     sources = [
         Synced(repository),
         Synced(DirectoryHistory(directory / "notes", "basalt", rng), prefix="notes/"),
+        Synced(SiteHistory(directory / "site", "gneiss", rng, site)),
     ]
     if rng.random() < 0.5:
         sources.append(Synced(repository.checkout(directory / "checkout")))

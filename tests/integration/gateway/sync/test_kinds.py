@@ -23,6 +23,8 @@ from gateway.sync.sync import Destination, Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import SizeLimits, Source, open_source
 from sources.import_file import open_import
+from sources.web.fetcher import Manners
+from sources.web.site import open_site
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.store import Store
@@ -30,6 +32,7 @@ from tests.support.databases import Database as FreshDatabase
 from tests.support.repositories import write_files
 from tests.support.running import headrace
 from tests.support.s3 import s3_server
+from tests.support.website import Reply, website
 
 LIMIT_BYTES = 2**23
 FIRST = {"a.md": "The weir is low.", "b/c.md": "The sluice is shut.", "d.md": "The pond is full."}
@@ -92,7 +95,36 @@ class BucketKind(Kind):
         self._server.close()
 
 
-KINDS: dict[str, type[Kind]] = {"import": ImportKind, "bucket": BucketKind}
+class SiteKind(Kind):
+    """Pages of a web site, to which a page without a document leads."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._server = ExitStack()
+        self._site = self._server.enter_context(website())
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        self._site.replies = {
+            f"/docs/{path}": Reply(text, headers=MARKDOWN) for path, text in texts.items()
+        }
+        self._site.page(
+            "/docs/", "Contents", list(texts), head="<meta name=robots content=noindex>"
+        )
+
+    def open(self) -> Source:
+        return open_site(
+            self._site.url("/docs/"), manners=Manners(delay_seconds=0), allow_private=True
+        )
+
+    def uri(self, path: str) -> str:
+        return self._site.url(f"/docs/{path}")
+
+    def close(self) -> None:
+        self._server.close()
+
+
+MARKDOWN = {"Content-Type": "text/markdown"}
+KINDS: dict[str, type[Kind]] = {"import": ImportKind, "bucket": BucketKind, "web": SiteKind}
 
 
 @dataclass
@@ -182,6 +214,21 @@ async def test_an_import_publishes_edited_metadata(
             assert answer.results[0].title == title
             assert answer.results[0].metadata == {"space": title}
         assert counts(await syncs(open_import(str(file)))) == (1, 0, 0)
+
+
+async def test_a_citation_leads_to_the_section_of_a_page(
+    syncs: Syncs, redis_url: str, database: FreshDatabase
+) -> None:
+    """The link of a result is the address of its page, with the id of the heading above it."""
+    body = '<h1>Mill</h1><p>The weir is low.</p><h2 id="gate">Gate</h2><p>The sluice is shut.</p>'
+    with website() as site:
+        site.page("/", body)
+        source = open_site(site.url(), manners=Manners(delay_seconds=0), allow_private=True)
+        async with headrace(redis_url, database) as running:
+            assert counts(await syncs(source)) == (0, 1, 0)
+            answer = await running.client.ask("docs", "sluice", mode="keyword")
+            assert answer.results[0].citation.uri == site.url()
+            assert answer.results[0].citation.permalink == site.url("/#gate")
 
 
 def expected(kind: Kind, texts: Mapping[str, str]) -> dict[str, str]:

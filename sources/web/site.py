@@ -1,0 +1,312 @@
+"""Source that is a part of a web site."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
+
+from yarl import URL
+
+from runtime.errors import Unavailable, UsageError
+from sources.types import Content, Details, Listing, Read, SizeLimits, Skip
+from sources.web.addresses import Scope, origin_of, to_address
+from sources.web.crawl import Crawl, Limits
+from sources.web.fetcher import NO_VALIDATORS, Fetcher, Manners, Response, Unreachable
+from sources.web.page import Page, is_readable, pack_pages, read_page, unpack_pages
+from sources.web.seeds import MOST_HOPS, Robots, Seeds, read_robots, redirect_of
+
+__all__ = ["SiteSource", "open_site"]
+
+_UNREAD = Page("")
+_OK = 200
+_GONE = (404, 410)
+
+
+def open_site(
+    url: str,
+    *,
+    scope: str | None = None,
+    exclude: Sequence[str] = (),
+    limits: Limits | None = None,
+    manners: Manners | None = None,
+    allow_private: bool = False,
+) -> SiteSource:
+    """Open the pages at a URL; nothing is requested yet.
+
+    Args:
+        url: first page; by default, the scope is its folder.
+        scope: begin of the paths of all pages, such as ``/guide/``.
+        exclude: patterns of paths to leave out, in the format of ``.gitignore``.
+        limits: most pages and bytes.
+        manners: pause between requests, and contact.
+        allow_private: the host of the URL may be at an address that is not public.
+
+    Raises:
+        UsageError: it is not the URL of a page, or the scope or a pattern can't be used.
+    """
+    start = to_address(url)
+    if start is None:
+        raise UsageError(
+            f"{_without_user(url)!r:.200} is not the address of a page",
+            "name an address that begins with https:// or http://, without a user name",
+        )
+    Scope.of(start, scope, exclude)
+    manners = manners or Manners()
+    if allow_private:
+        manners = replace(manners, private_origin=origin_of(start))
+    return SiteSource(start, scope, tuple(exclude), limits or Limits(), manners)
+
+
+class SiteSource:
+    """Source of the pages of a site. Uris are their addresses.
+
+    A page has changed if the server says so and its text has changed too. Listing it is a crawl.
+
+    Args:
+        start: first page.
+        scope: begin of the paths of all pages; None for the folder of the first page.
+        exclude: patterns of paths to leave out.
+        limits: most pages and bytes.
+        manners: behaviour towards the site.
+    """
+
+    kind = "web"
+
+    def __init__(
+        self,
+        start: URL,
+        scope: str | None,
+        exclude: tuple[str, ...],
+        limits: Limits,
+        manners: Manners,
+    ) -> None:
+        self._start = start
+        self._scope = scope
+        self._exclude = exclude
+        self._limits = limits
+        self._manners = manners
+        self._memory: Mapping[str, Any] = {}
+        self._show: Callable[[int], None] = lambda _: None
+        self._is_full = False
+        self._stop: Callable[[], object] = lambda: None
+        self._contents = _Contents()
+        self._pages: Mapping[str, Page] = {}
+
+    @property
+    def name(self) -> str:
+        """Address of the first page."""
+        return str(self._start)
+
+    @property
+    def key(self) -> str:
+        """Identity, made of the address."""
+        return f"web:{self._start}"
+
+    @property
+    def location(self) -> str:
+        """Address of the first page."""
+        return str(self._start)
+
+    def recall(self, memory: Mapping[str, Any], show: Callable[[int], None], *, full: bool) -> None:
+        """Take over the pages of the last crawl; with ``full``, each is read again."""
+        self._memory, self._show, self._is_full = memory, show, full
+
+    def stop(self) -> None:
+        """End a running crawl with Unavailable."""
+        self._stop()
+
+    def list(self, sizes: SizeLimits) -> Listing:
+        """Crawl the site.
+
+        Raises:
+            UsageError: the first page is gone or leads elsewhere, or there is no page.
+            Unavailable: the site or its robots.txt can't be read, or the crawl was stopped.
+        """
+        try:
+            return asyncio.run(self._crawl(sizes))
+        except asyncio.CancelledError:
+            raise Unavailable("the crawl was stopped", "crawl again") from None
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """Return False: a site has no history."""
+        del listing, commit, committed_at
+        return False
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Return 0: a site has no commits."""
+        del listing
+        return 0
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """Return no renames: a site has no history."""
+        del commit, listing
+        return {}
+
+    @contextmanager
+    def reader(self, sizes: SizeLimits) -> Iterator[Read]:
+        """Reader of pages by their address.
+
+        Pages that the crawl has not read, because they are unchanged, are requested again.
+
+        Raises:
+            Unavailable: a page can't be read.
+        """
+
+        def read(uri: str, fingerprint: str) -> Content:
+            raw = self._contents.read(uri)
+            media_type = self._pages[uri].media_type
+            if raw is None:
+                page, raw = asyncio.run(self._read_again(URL(uri, encoded=True), sizes))
+                fingerprint, media_type = page.fingerprint, page.media_type
+            link = f"{uri}#{{fragment}}"
+            details = Details(media_type=media_type or None, permalink_template=link)
+            return Content(raw, fingerprint, details)
+
+        yield read
+
+    async def _crawl(self, sizes: SizeLimits) -> Listing:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        if task is not None:
+            self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
+        async with Fetcher(self._manners) as fetcher:
+            robots, first = await self._open(fetcher, sizes)
+            scope = Scope.of(first.url, self._scope, self._exclude)
+            seeds = Seeds(fetcher, robots, scope)
+            crawl = Crawl(
+                fetcher,
+                robots,
+                scope,
+                sizes,
+                self._limits,
+                self._remembered(scope),
+                self._contents.keep,
+                self._show,
+            )
+            await crawl.run([first.url, *await seeds.read()], first)
+            crawl.is_complete = crawl.is_complete and seeds.is_complete
+        listing = crawl.listing()
+        if not listing.files:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in listing.skipped.items())
+            raise UsageError(
+                f"{self._start} leads to no page that can be indexed ({reasons})",
+                "check the address and --scope; `headrace source delete` deletes the documents",
+            )
+        self._pages = crawl.pages
+        memory = {"scope": _described(scope), **pack_pages(crawl.remembered())}
+        return replace(listing, memory=memory)
+
+    def _remembered(self, scope: Scope) -> dict[str, Page]:
+        """Pages of the last crawl, if it had the same scope."""
+        if self._memory.get("scope") != _described(scope):
+            return {}
+        pages = unpack_pages(self._memory)
+        if self._is_full:
+            return {uri: replace(page, validators=NO_VALIDATORS) for uri, page in pages.items()}
+        return pages
+
+    async def _open(self, fetcher: Fetcher, sizes: SizeLimits) -> tuple[Robots, Response]:
+        """Request the first page, and follow its redirects within the same site.
+
+        Raises:
+            UsageError: the page is gone, is not to be crawled, or is on another site.
+            Unavailable: it can't be read.
+        """
+        url = self._start
+        robots = await read_robots(fetcher, url)
+        for _ in range(MOST_HOPS + 1):
+            if not robots.allows(url):
+                raise UsageError(f"robots.txt does not allow to crawl {url}", "name another page")
+            remembered = self._remembered(Scope.of(url, self._scope, self._exclude))
+            validators = remembered.get(str(url), _UNREAD).validators
+            try:
+                response = await fetcher.get(url, _limit_of(sizes), validators)
+                target = redirect_of(response)
+            except Unreachable as error:
+                raise Unavailable(f"{url} can't be read: {error}", "check the address") from None
+            if target is None:
+                self._require_page(response)
+                return robots, response
+            if _site_of(target) != _site_of(self._start):
+                raise UsageError(f"{url} redirects to {target}", "name that address")
+            if target.origin() != url.origin():
+                robots = await read_robots(fetcher, target)
+            url = target
+        raise UsageError(f"{self._start} redirects too often", "name another page")
+
+    @staticmethod
+    def _require_page(response: Response) -> None:
+        if response.status in _GONE:
+            raise UsageError(
+                f"{response.url} does not exist",
+                "name another page; `headrace source delete` deletes the documents of a source",
+            )
+        if response.status != _OK and not response.is_unchanged:
+            raise Unavailable(
+                f"{response.url} can't be read: the server responded {response.status}",
+                "crawl again later",
+            )
+
+    async def _read_again(self, url: URL, sizes: SizeLimits) -> tuple[Page, bytes]:
+        try:
+            async with Fetcher(self._manners) as fetcher:
+                response = await fetcher.get(url, _limit_of(sizes))
+        except Unreachable as error:
+            raise Unavailable(f"{url} can't be read: {error}", "crawl again later") from None
+        if response.status in _GONE:  # it was deleted after it was listed
+            raise FileNotFoundError(str(url))
+        self._require_page(response)
+        page, raw = read_page(response)
+        if page.skip in (Skip.MEDIA_TYPE, Skip.NOINDEX):
+            raise FileNotFoundError(str(url))
+        return page, raw
+
+
+class _Contents:
+    """Contents of pages in a file without a name, which ends with this object."""
+
+    def __init__(self) -> None:
+        self._descriptor, path = mkstemp(prefix="headrace-")
+        Path(path).unlink()
+        weakref.finalize(self, os.close, self._descriptor)
+        self._places: dict[str, tuple[int, int]] = {}
+        self._size = 0
+
+    def keep(self, address: str, raw: bytes) -> None:
+        """Write the content of a page."""
+        self._places[address] = self._size, len(raw)
+        self._size += len(raw)
+        unwritten = memoryview(raw)
+        while unwritten:
+            unwritten = unwritten[os.write(self._descriptor, unwritten) :]
+
+    def read(self, address: str) -> bytes | None:
+        """Read the content of a page; returns None if it was not written."""
+        if address not in self._places:
+            return None
+        start, size = self._places[address]
+        return os.pread(self._descriptor, size, start)
+
+
+def _limit_of(sizes: SizeLimits) -> Callable[[URL, str], int]:
+    return lambda url, media_type: sizes.of(str(url)) if is_readable(media_type) else 0
+
+
+def _described(scope: Scope) -> list[str]:
+    return [scope.origin, scope.prefix, *scope.exclude]
+
+
+def _site_of(url: URL) -> str:
+    """Host of an address, which is the same site with and without ``www.``."""
+    return (url.host or "").removeprefix("www.")
+
+
+def _without_user(url: str) -> str:
+    before, _, rest = url.partition("://")
+    return f"{before}://{rest.rpartition('@')[2]}" if rest else url
