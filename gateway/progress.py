@@ -22,7 +22,7 @@ from rich.text import Text
 
 from gateway.output import stderr
 
-__all__ = ["KEYWORD", "VECTOR", "ShowProgress", "progress"]
+__all__ = ["KEYWORD", "VECTOR", "ShowProgress", "progress", "show_nothing"]
 
 KEYWORD = "searchable by keyword"
 VECTOR = "searchable by vector"
@@ -49,6 +49,10 @@ class ShowProgress(Protocol):
         ``chunks`` is the number of chunks in what is done; if given, the rate is in chunks.
         """
         ...
+
+
+def show_nothing(*_: object, **__: object) -> None:
+    """Show no progress, as a ``ShowProgress``."""
 
 
 @contextmanager

@@ -25,8 +25,13 @@ from runtime.trace_export import exporting
 
 __all__ = [
     "ACCESS_VARIABLES",
+    "CollectionOption",
+    "IncludeOption",
     "JsonOption",
+    "PrefixOption",
     "ProjectOption",
+    "SourceOption",
+    "WorktreeOption",
     "duration",
     "load_settings",
     "readiness_file",
@@ -41,6 +46,32 @@ T = TypeVar("T")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the project.")]
+
+CollectionOption = Annotated[
+    list[str] | None, typer.Option(help="Put the documents into this collection.")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name that identifies the source; "
+        "default: the repository, or the path of the directory."
+    ),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also publish files that match this pattern (as in .gitignore), even if they are "
+        "ignored or left out by default."
+    ),
+]
+WorktreeOption = Annotated[
+    bool,
+    typer.Option("--worktree", help="For a repository: publish the files as they are now."),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(help="Prefix of the uri of every document, such as docs/; later syncs keep it."),
+]
 
 _LONGEST_SECONDS = 86_400.0
 _FIELD = re.compile(r'field "(\w+)"')

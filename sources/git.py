@@ -128,6 +128,25 @@ class GitSource:
         template, at = self._permalink_template(), committed_at(self._root, commit)
         return Listing(files, skipped, commit, template, included, committed_at=at)
 
+    def hooks_directory(self) -> Path:
+        """Directory of the hooks that git runs for this repository alone.
+
+        Raises:
+            UsageError: core.hooksPath names a directory outside, or git can't read the repository.
+        """
+        arguments = ("rev-parse", "--git-path", "hooks", "--git-common-dir")
+        with self._git_errors():
+            output = run_git(self._root, *arguments, own_settings=True)
+        hooks, common_dir = (
+            (self._root / os.fsdecode(line)).resolve() for line in output.splitlines()
+        )
+        if not any(hooks.is_relative_to(own) for own in (common_dir, self._root.resolve())):
+            raise UsageError(
+                f"git runs the hooks in {hooks} (core.hooksPath) also for other repositories",
+                f"give this one its own: git config --local core.hooksPath {common_dir}/hooks",
+            )
+        return hooks
+
     def watched(self) -> Watched:
         """Watch HEAD and the branches.
 

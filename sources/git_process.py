@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -73,8 +73,13 @@ class GitFailed(Exception):
     """git ended with an error; the message is the first line of its stderr."""
 
 
-def run_git(directory: Path, *arguments: str) -> bytes:
+def run_git(directory: Path, *arguments: str, own_settings: bool = False) -> bytes:
     """Run git and return its output.
+
+    Args:
+        directory: directory in which git runs.
+        arguments: command of git and its arguments.
+        own_settings: use the settings of the user and the system, and the hooks that they name.
 
     Raises:
         GitFailed: git ended with an error.
@@ -84,8 +89,8 @@ def run_git(directory: Path, *arguments: str) -> bytes:
     with (
         TemporaryFile() as errors,
         subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
-            _command(directory, arguments),
-            env=_environment(),
+            _command(directory, arguments, () if own_settings else _SAFE_OPTIONS),
+            env=_environment({} if own_settings else _ENVIRONMENT),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -171,12 +176,15 @@ def _read_blob(directory: Path, requests: IO[bytes], answers: IO[bytes], blob: s
     return raw[:-1]
 
 
-def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
+def _command(
+    directory: Path, arguments: tuple[str, ...], options: tuple[str, ...] = _SAFE_OPTIONS
+) -> list[str]:
     git = shutil.which("git")
     if git is None:
         raise UsageError("git is not on the PATH", "install it to sync a git repository")
-    return [git, "-C", str(directory), *_SAFE_OPTIONS, *arguments]
+    return [git, "-C", str(directory), *options, *arguments]
 
 
-def _environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in _REMOVED} | _ENVIRONMENT
+def _environment(variables: Mapping[str, str] = _ENVIRONMENT) -> dict[str, str]:
+    others = {key: value for key, value in os.environ.items() if key not in _REMOVED}
+    return {**others, **variables}

@@ -7,17 +7,15 @@ from typing import Annotated
 import typer
 
 from gateway.commands.sync import (
-    CollectionOption,
     DryRunOption,
     FullOption,
     LaneOption,
-    PrefixOption,
     SkippedOption,
     VectorsOption,
     WaitOption,
     publish_source,
 )
-from gateway.session import JsonOption, ProjectOption
+from gateway.session import CollectionOption, JsonOption, PrefixOption, ProjectOption
 from gateway.sync.sync import Destination
 from runtime.settings import Settings
 from sources import Source

@@ -1,4 +1,4 @@
-"""``headrace logs``: logs of the servers and workers of ``up``."""
+"""``headrace logs``: logs of the servers and workers of ``up``, and of git hooks."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Part(StrEnum):
     REDIS = "redis"
     POSTGRES = "postgres"
     UP = "up"
+    HOOK = "hook"
 
 
 def command(
@@ -43,7 +44,7 @@ def command(
         int, typer.Option("--lines", "-n", min=0, help="Number of last lines of each log.")
     ] = 50,
 ) -> None:
-    """Print the last log lines of the servers and workers under HEADRACE_HOME."""
+    """Print the last log lines of the servers, workers and git hooks under HEADRACE_HOME."""
     run_service(
         lambda settings, stop: _show(settings, stop, part, lines, follow=follow), quiet=True
     )

@@ -1,63 +1,46 @@
-"""``headrace sync``, ``watch`` and ``import``: publish the changes of a source."""
+"""``headrace sync``, ``watch``, ``hook`` and ``import``: publish the changes of a source."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence, Set
 from datetime import datetime
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from events.names import Lane
-from gateway.failures import one_line
 from gateway.output import print_json, printable, stderr
 from gateway.progress import progress
-from gateway.session import JsonOption, ProjectOption, run_client
+from gateway.servers import prepare_home
+from gateway.session import (
+    CollectionOption,
+    IncludeOption,
+    JsonOption,
+    PrefixOption,
+    ProjectOption,
+    SourceOption,
+    WorktreeOption,
+    load_settings,
+    run_client,
+)
+from gateway.sync.hook import LOG, hook_line, sync_behind_git
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.request import SyncRequest
+from gateway.sync.request import YOUNG_OBJECTS, SyncRequest
 from gateway.sync.sync import Destination, Until
-from gateway.sync.watch import Watcher, keep_in_step
+from gateway.sync.watch import watch_sources
 from runtime.errors import UsageError
 from runtime.process_health import settle_heap
 from runtime.settings import Settings
-from sources import Source, WatchableSource, open_source
+from sources import Source, open_source
 from sources.comparison import Step
+from sources.git import GitSource
+from sources.git_hooks import GitHooks
 from sources.import_file import open_import
 
-__all__ = ["command", "import_file", "publish_source", "watch"]
+__all__ = ["command", "hook", "import_file", "publish_source", "watch"]
 
-_YOUNG_OBJECTS = 200_000
-"""A listing of 100,000 files makes a million objects, none of which is garbage."""
+hook = typer.Typer(rich_markup_mode=None)
 
-
-CollectionOption = Annotated[
-    list[str] | None, typer.Option(help="Put the documents into this collection.")
-]
-SourceOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Name that identifies the source; "
-        "default: the repository, or the path of the directory."
-    ),
-]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Also publish files that match this pattern (as in .gitignore), even if they are "
-        "ignored or left out by default."
-    ),
-]
-WorktreeOption = Annotated[
-    bool,
-    typer.Option("--worktree", help="For a repository: publish the files as they are now."),
-]
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(help="Prefix of the uri of every document, such as docs/; later syncs keep it."),
-]
 LaneOption = Annotated[
     Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
 ]
@@ -170,9 +153,76 @@ def watch(
 
     requests = [request(path) for path in paths]
     try:
-        run_client(lambda settings: _watch(settings, requests, tally, poll=poll))
+        run_client(lambda settings: watch_sources(settings, requests, tally.add, _note, poll=poll))
     except KeyboardInterrupt:
         _note(f"ended after {tally}")
+
+
+RepositoryArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="A git repository, or a folder of it.")
+]
+
+
+@hook.command()
+def install(
+    path: RepositoryArgument = ".",
+    project: ProjectOption = "default",
+    collection: CollectionOption = None,
+    source: SourceOption = None,
+    prefix: PrefixOption = None,
+    include: IncludeOption = None,
+) -> None:
+    """Sync a repository in the background after each commit, merge, rewrite and checkout.
+
+    Hooks that exist keep all their lines, and core.hooksPath is respected. The syncs write to
+    hook.log under HEADRACE_HOME. They do nothing if no servers run; then a later sync publishes the
+    commits.
+    """
+    _require_name(source)
+    settings = load_settings(quiet=True)
+    repository = _repository(path, settings)
+    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+    directory, log = repository.hooks_directory(), prepare_home(settings) / LOG
+    line = hook_line(settings, repository.location, destination, include or ())
+    GitHooks(directory).install(line)
+    synced = f"{repository.location} into project {project}"
+    typer.echo(printable(f"the hooks in {directory} sync {synced} and write to {log}"))
+
+
+@hook.command()
+def remove(path: RepositoryArgument = ".") -> None:
+    """Remove the lines that `install` has added; the other lines of the hooks stay."""
+    directory = _repository(path, load_settings(quiet=True)).hooks_directory()
+    removed = GitHooks(directory).remove()
+    state = "no longer sync" if removed else "did not sync"
+    typer.echo(printable(f"the hooks in {directory} {state}"))
+
+
+@hook.command("run", hidden=True)
+def run_hook(
+    path: RepositoryArgument,
+    project: ProjectOption = "default",
+    collection: CollectionOption = None,
+    source: SourceOption = None,
+    prefix: PrefixOption = None,
+    include: IncludeOption = None,
+) -> None:
+    """Sync a repository for its hooks. Of several at once, one runs, one waits, the others end."""
+    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+
+    def opened(settings: Settings) -> Source:
+        return open_source(path, include or (), [settings.home_directory])
+
+    request = SyncRequest(opened, destination)
+    for line in sync_behind_git(load_settings(quiet=True), request, path):
+        typer.echo(line)
+
+
+def _repository(path: str, settings: Settings) -> GitSource:
+    source = open_source(path, homes=[settings.home_directory])
+    if not isinstance(source, GitSource) or not source.has_work_tree:
+        raise UsageError(f"{path} is not a git repository with a work tree", "use `headrace watch`")
+    return source
 
 
 def import_file(
@@ -286,7 +336,7 @@ class _Tally:
 
 
 async def _sync(settings: Settings, request: SyncRequest) -> SyncReport:
-    settle_heap(_YOUNG_OBJECTS)
+    settle_heap(YOUNG_OBJECTS)
     source = request.open(settings)
     with progress() as show:
         return await request.run(settings, source, show)
@@ -298,50 +348,8 @@ async def _preview(settings: Settings, request: SyncRequest) -> tuple[SyncReport
         return await request.preview(settings, source, show)
 
 
-async def _watch(
-    settings: Settings, requests: Sequence[SyncRequest], tally: _Tally, *, poll: bool
-) -> None:
-    """Sync each source, then again after each batch of its changes.
-
-    Raises:
-        UsageError: a source can't be watched, or none exists any more.
-        HeadraceError: the first sync of a source failed.
-    """
-    settle_heap(_YOUNG_OBJECTS)
-    async with AsyncExitStack() as exits:
-        watches: list[tuple[Watcher, Callable[[], Awaitable[SyncReport]]]] = []
-        for request in requests:
-            source = request.open(settings)
-            if not isinstance(source, WatchableSource):
-                raise UsageError(f"{source.location} can't be watched", "sync it by a timer")
-            watcher = await exits.enter_async_context(Watcher(source, poll=poll, note=_note))
-            with progress() as show:
-                tally.add(frozenset(), await request.run_beside(settings, source, show))
-            _note(f"watching {source.location}")
-            sync = partial(request.run_beside, settings, source, _show_nothing)
-            watches.append((watcher, sync))
-        async with asyncio.TaskGroup() as tasks:
-            for watch in watches:
-                tasks.create_task(_until_gone(*watch, tally))
-    raise UsageError("no source is left to watch", "start again with sources that exist")
-
-
-async def _until_gone(
-    watcher: Watcher, sync: Callable[[], Awaitable[SyncReport]], tally: _Tally
-) -> None:
-    """Watch a source until it no longer exists; the watch of the others continues."""
-    try:
-        await keep_in_step(watcher, sync, tally.add, _note)
-    except UsageError as error:
-        _note(f"{one_line(error)}; its documents stay in the index")
-
-
 def _note(line: str) -> None:
     stderr().print(printable(line), markup=False)
-
-
-def _show_nothing(*_: object, **__: object) -> None:
-    """Show no progress: bars of several sources would overwrite each other."""
 
 
 def _print_lines(report: SyncReport, skipped: bool) -> None:

@@ -31,6 +31,7 @@ _PATTERNS = {
     "gateway": "gateway.log",
     "redis": "redis/redis.log",
     "postgres": "postgres/postgres.log",
+    "hook": "hook.log",
 }
 
 

@@ -15,7 +15,12 @@ from runtime.settings import Settings
 from sources import Source
 from sources.comparison import Step
 
-__all__ = ["SyncRequest"]
+__all__ = ["YOUNG_OBJECTS", "SyncRequest"]
+
+YOUNG_OBJECTS = 200_000
+"""Argument of ``settle_heap`` for a process that syncs.
+
+A listing of 100,000 files makes a million objects, none of which is garbage."""
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Set
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import NoReturn, Protocol, Self
 
 from gateway.failures import one_line
+from gateway.progress import progress, show_nothing
 from gateway.sync.report import SyncReport
+from gateway.sync.request import YOUNG_OBJECTS, SyncRequest
 from runtime.errors import HeadraceError, UsageError
 from runtime.intervals import Backoff
+from runtime.process_health import settle_heap
+from runtime.settings import Settings
 from sources import WatchableSource
 from sources.files import fingerprint_of
 from sources.types import Watched
 from sources.watched import alters_folders
 
-__all__ = ["Watcher", "keep_in_step"]
+__all__ = ["Watcher", "keep_in_step", "watch_sources"]
+
+Report = Callable[[Set[str], SyncReport], None]
+"""Function to call after a sync, with the changed paths and the report."""
 
 QUIET_SECONDS = 0.3
 LONGEST_SECONDS = 2.0
@@ -154,10 +162,62 @@ class Watcher:
             return _Comparisons(folders)
 
 
+async def watch_sources(
+    settings: Settings,
+    requests: Sequence[SyncRequest],
+    report: Report,
+    note: Callable[[str], None],
+    *,
+    poll: bool,
+) -> None:
+    """Sync each source with running servers, then again after each batch of its changes.
+
+    Args:
+        settings: settings of this process.
+        requests: a request for each source.
+        report: called after each sync with the changed paths and the report.
+        note: called with a line for people.
+        poll: compare the files every second instead of asking the operating system.
+
+    Raises:
+        UsageError: a source can't be watched, or none exists any more.
+        HeadraceError: the first sync of a source failed.
+    """
+    settle_heap(YOUNG_OBJECTS)
+    async with AsyncExitStack() as exits:
+        watches: list[tuple[Watcher, Callable[[], Awaitable[SyncReport]]]] = []
+        for request in requests:
+            source = request.open(settings)
+            if not isinstance(source, WatchableSource):
+                raise UsageError(f"{source.location} can't be watched", "sync it by a timer")
+            watcher = await exits.enter_async_context(Watcher(source, poll=poll, note=note))
+            with progress() as show:
+                report(frozenset(), await request.run_beside(settings, source, show))
+            note(f"watching {source.location}")
+            watches.append((watcher, partial(request.run_beside, settings, source, show_nothing)))
+        async with asyncio.TaskGroup() as tasks:
+            for watcher, sync in watches:
+                tasks.create_task(_until_gone(watcher, sync, report, note))
+    raise UsageError("no source is left to watch", "start again with sources that exist")
+
+
+async def _until_gone(
+    watcher: Watcher,
+    sync: Callable[[], Awaitable[SyncReport]],
+    report: Report,
+    note: Callable[[str], None],
+) -> None:
+    """Watch a source until it no longer exists; the watch of the others continues."""
+    try:
+        await keep_in_step(watcher, sync, report, note)
+    except UsageError as error:
+        note(f"{one_line(error)}; its documents stay in the index")
+
+
 async def keep_in_step(
     watcher: Watcher,
     sync: Callable[[], Awaitable[SyncReport]],
-    report: Callable[[Set[str], SyncReport], None],
+    report: Report,
     note: Callable[[str], None],
 ) -> NoReturn:
     """Sync after each batch of changes, until cancelled.

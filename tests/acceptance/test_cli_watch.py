@@ -1,4 +1,4 @@
-"""``headrace watch``: documents follow their files while it runs, and after it was killed."""
+"""``headrace watch`` and ``headrace hook``: documents follow their files and commits."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from events.names import Names, Topic
 from tests.support.cli import Cli, Command, environment_of
 from tests.support.crashable_redis import CrashableRedis, redis_binaries
 from tests.support.databases import Database
+from tests.support.forking import ROOT
 from tests.support.processes import WorkerProcess
 from tests.support.repositories import create_repository, write_files
 from tests.support.waiting import eventually
@@ -140,6 +141,44 @@ async def test_a_sync_after_a_killed_watch_equals_the_source(
             report = (await cli("sync", str(docs), "--wait", "--json")).json
         assert report["found"] == len(expected)
     assert await hashes(database) == expected
+
+
+async def test_hooks_publish_each_commit_and_never_fail_one(
+    redis_url: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits and amends are synced behind git; a log names the reason of a failure."""
+    repository = create_repository(tmp_path / "code", {"mill.md": "The mill stands."})
+    own = repository.path / ".git" / "hooks" / "post-commit"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(f"#!/bin/sh\necho done >> {tmp_path / 'own'}\n")
+    own.chmod(0o755)
+    before = own.read_bytes()
+    environment = environment_of(redis_url, database, tmp_path / "home")
+    for name, value in {**environment, "PYTHONPATH": str(ROOT)}.items():
+        monkeypatch.setenv(name, value)
+    cli = Cli(environment)
+    log = tmp_path / "home" / "hook.log"
+
+    async def holds(text: str) -> bool:
+        return (await hashes(database)).get("mill.md") == content_hash(text)
+
+    repository.git("config", "core.hooksPath", str(tmp_path / "shared"))
+    assert "also for other repositories" in (await cli("hook", "install", str(own.parents[2]))).line
+    repository.git("config", "--unset", "core.hooksPath")
+    installed = await cli("hook", "install", str(repository.path), "-p", "plant")
+    assert str(log) in installed.stdout
+    async with WorkerProcess(redis_url, database, {}):
+        repository.commit({"mill.md": "The mill grinds."})
+        await eventually(lambda: holds("The mill grinds."), "the commit is stored", timeout=60)
+        repository.write({"mill.md": "The mill sleeps."})
+        repository.git("commit", "--quiet", "--all", "--amend", "--no-edit")
+        await eventually(lambda: holds("The mill sleeps."), "the amend is stored", timeout=60)
+    monkeypatch.setenv("HEADRACE_REDIS_URL", "redis://127.0.0.1:1/0")
+    repository.commit({"mill.md": "The mill is lost."})
+    await eventually(lambda: "a later sync publishes" in log.read_text(), "a reason", timeout=60)
+    assert (tmp_path / "own").read_text() == "done\n" * 3, "the hook of the user runs as before"
+    assert "no longer sync" in (await cli("hook", "remove", str(repository.path))).stdout
+    assert own.read_bytes() == before
 
 
 async def expire_leases(database: Database) -> None:
