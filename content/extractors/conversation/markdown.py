@@ -22,6 +22,7 @@ _PAUSE = timedelta(hours=1)
 _MOST_NAMES = 3
 _LONGEST_NAME = 80
 _LONGEST_HEADING = 160
+_MOST_PARTICIPANTS_CHARACTERS = 500
 _LEAD_TOKENS = 20
 _LEAD_CHARACTERS = 400
 _CHARACTERS_PER_TOKEN = 4
@@ -145,18 +146,22 @@ class _Writer:
 
 
 def _metadata(conversations: Conversations) -> Mapping[str, str]:
-    """Channel and day of a conversation, each if there is only one."""
+    """Participants in the order of their first turns, and channel and day if there is only one."""
     names = {_plain_text(channel.name, _LONGEST_HEADING) for channel in conversations.channels}
-    times = {
-        turn.time
+    turns = [
+        turn
         for channel in conversations.channels
         for thread in channel.threads
         for turn in thread.turns
-    }
+    ]
+    times = {turn.time for turn in turns}
     days = {f"{time:%Y-%m-%d}" if isinstance(time, datetime) else "" for time in times}
+    speakers = dict.fromkeys(_plain_text(turn.speaker) for turn in turns if turn.speaker)
+    participants = ", ".join(filter(None, speakers))[:_MOST_PARTICIPANTS_CHARACTERS]
     facts = {"channel": names, "date": days}
     single = {name: min(values) for name, values in facts.items() if len(values) == 1}
-    return {name: value for name, value in single.items() if value}
+    named = single | {"participants": participants}
+    return {name: value for name, value in named.items() if value}
 
 
 def _turn_lines(turn: Turn, speaker: str, answered: Turn | None) -> Iterator[str]:

@@ -108,8 +108,8 @@ async def test_an_answer_cites_the_place_in_a_document_of_any_kind(running: Head
             assert 0 < box.bottom < box.top < 842
 
 
-async def test_a_conversation_is_found_by_its_channel(running: Headrace) -> None:
-    """Channel and day of an export are metadata of its document, unless the publisher sets them."""
+async def test_a_conversation_is_found_by_its_metadata(running: Headrace) -> None:
+    """An export gives its document channel, day and participants, unless the publisher does."""
     author = {"id": "7", "name": "ana"}
     message = {
         "id": "1",
@@ -122,7 +122,7 @@ async def test_a_conversation_is_found_by_its_channel(running: Headrace) -> None
         receipt = await running.client.upsert("docs", f"{channel}.json", export, metadata=metadata)
         assert isinstance(await running.outcome(receipt), DocumentIndexed)
     for wanted, uri in (("mill", "mill.json"), ("weir", "dam.json")):
-        filters = Filters(metadata={"channel": wanted, "date": "2026-03-02"})
+        filters = Filters(metadata={"channel": wanted, "date": "2026-03-02", "participants": "ana"})
         answer = await running.client.ask("docs", "leaks", mode="keyword", filters=filters)
         assert [result.citation.uri for result in answer.results] == [uri]
 

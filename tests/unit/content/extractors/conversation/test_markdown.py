@@ -51,7 +51,7 @@ def test_a_channel_with_a_thread() -> None:
             Section(6, 3, "Ben", lead="… Ana: Does it start?"),
         ),
         title="Export",
-        metadata={"channel": "dev", "date": "2026-03-02"},
+        metadata={"channel": "dev", "date": "2026-03-02", "participants": "Ana, Ben"},
     )
 
 
@@ -61,9 +61,22 @@ def test_several_channels_and_days_are_not_metadata() -> None:
     channels = [
         Channel(name, [Thread("", [turn])]) for name, turn in (("a", said("Ana", "x")), ("b", late))
     ]
-    assert render(Conversations(channels)).metadata == {}
-    assert render(Conversations(channels[:1])).metadata == {"channel": "a", "date": "2026-03-02"}
-    assert rendered(Turn("1", "Ana", timedelta(seconds=1), "x")).metadata == {}
+    assert render(Conversations(channels)).metadata == {"participants": "Ana"}
+    assert render(Conversations(channels[:1])).metadata == {
+        "channel": "a",
+        "date": "2026-03-02",
+        "participants": "Ana",
+    }
+    assert rendered(Turn("1", "Ana", timedelta(seconds=1), "x")).metadata == {"participants": "Ana"}
+
+
+def test_participants_are_metadata_in_the_order_of_their_first_turns() -> None:
+    """Each participant is named once; a conversation without speakers has none."""
+    turns = [said("Ben", "x"), said("Ana", "y"), said("Ben", "z")]
+    assert rendered(*turns).metadata["participants"] == "Ben, Ana"
+    crowd = rendered(*(said(f"Member {number}", "x") for number in range(100)))
+    assert len(crowd.metadata["participants"]) == 500
+    assert "participants" not in rendered(said("", "x")).metadata
 
 
 def test_the_title_is_not_repeated_in_the_label() -> None:
