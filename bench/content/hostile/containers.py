@@ -33,7 +33,7 @@ def zipped(parts: Parts, method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"
     with zipfile.ZipFile(buffer, "w", method) as archive:
         archive.comment = comment
         for name, content in parts.items():
-            archive.writestr(name, content)
+            archive.writestr(_member(name), content, method)
     return buffer.getvalue()
 
 
@@ -43,8 +43,13 @@ def doubled(name: str, contents: Sequence[str]) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for content in contents:
-            archive.writestr(name, content)
+            archive.writestr(_member(name), content)
     return buffer.getvalue()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """Member of the year 1980: with the time of now, a seed would make other files each time."""
+    return zipfile.ZipInfo(name)
 
 
 def patched(archive: bytes, offset: int, value: bytes) -> bytes:

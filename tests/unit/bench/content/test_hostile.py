@@ -18,14 +18,16 @@ def test_whole_documents_are_indexed() -> None:
 
 
 def test_every_format_has_hostile_files() -> None:
-    suffixes = {name.rpartition(".")[2] for name in bombs()}
+    names = bombs().keys()
+    suffixes = {name.rpartition(".")[2] for name in names}
     assert set(originals()) <= suffixes | {"rst"}
-    assert len(bombs()) > 300
+    assert len(names) > 300
 
 
 def test_a_seed_makes_the_same_files_again() -> None:
-    first, again, other = mutants(1), mutants(1), mutants(2)
-    assert first == again
+    first, other = mutants(1), mutants(2)
     assert not first.keys() & other.keys()
     assert set(first.values()) != set(other.values())
-    assert len(hostile_files(1)) == len(bombs()) + len(first)
+    again = dict(hostile_files(1))
+    assert first.items() <= again.items()
+    assert len(again) - len(first) > 300
