@@ -16,6 +16,7 @@ from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged, DocumentEmbedded, DocumentIndexed
 from events.names import Lane, Names
 from events.streams.backlog import read_backlog
+from processors.answering.unrelated import UNRELATED_QUESTIONS
 from processors.embedding.requests import VectorRequests
 from store.documents.pending import Counts, PendingVectors
 from store.generations.catalog import Projects
@@ -30,6 +31,7 @@ from tests.support.writes import RECIPE
 MODEL = "openai/test-model"
 FILES = 500
 REFUSED = "the model refuses this"
+_MEASURING = frozenset({"width", *UNRELATED_QUESTIONS})
 
 
 @pytest.fixture
@@ -66,9 +68,9 @@ async def counts(worker: WorkerDatabase) -> Counts:
 
 
 def embedded(server: ModelServer) -> Counter[str]:
-    """Number of embeddings by text, without probes."""
+    """Number of embeddings by text, without the texts that workers measure the model by."""
     texts = (text for request in server.requests for text in request)
-    return Counter(text for text in texts if text != "width")
+    return Counter(text for text in texts if text not in _MEASURING)
 
 
 def down(server: ModelServer) -> None:
@@ -127,7 +129,7 @@ async def test_a_refused_text_is_found_by_keyword(
         [bad, *others] = [outcomes[receipt.token] for receipt in receipts]
         assert isinstance(bad, DocumentEmbedded)
         assert (bad.data.chunks_embedded, bad.data.chunks_refused) == (0, 1)
-        assert all(isinstance(one, DocumentEmbedded) for one in others)
+        assert all(isinstance(outcome, DocumentEmbedded) for outcome in others)
         assert await counts(worker) == Counts(chunks=22, pending=0, refused=1)
         answer = await running.client.ask("docs", "grebe", limit=1)
         assert answer.results[0].citation.uri == "bad.md"
