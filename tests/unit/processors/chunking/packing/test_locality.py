@@ -12,7 +12,7 @@ from processors.chunking import Source, cut
 from tests.support.chunking import LIMIT_TOKENS, counter
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
-EDITS = 100
+EDITS = 45
 MOST_CHANGED = 3
 MODULES = (
     "argparse",
@@ -29,7 +29,7 @@ MODULES = (
 
 def embedded(content: str) -> set[tuple[str, str]]:
     source = Source("module.py", content, "code", "python")
-    return {(one.header, one.content) for one in cut(source, LIMIT_TOKENS, counter()).chunks}
+    return {(chunk.header, chunk.content) for chunk in cut(source, LIMIT_TOKENS, counter()).chunks}
 
 
 def edits(content: str, rng: random.Random, many: int) -> Iterator[str]:
@@ -85,7 +85,9 @@ def test_editing_one_sentence_changes_few_chunks() -> None:
     def chunks() -> set[tuple[str, str]]:
         text = "\n\n".join(" ".join(paragraph) for paragraph in sentences)
         source = Source("a.txt", text, "text")
-        return {(one.header, one.content) for one in cut(source, LIMIT_TOKENS, counter()).chunks}
+        return {
+            (chunk.header, chunk.content) for chunk in cut(source, LIMIT_TOKENS, counter()).chunks
+        }
 
     for _ in range(EDITS):
         before = chunks()
