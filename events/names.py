@@ -168,7 +168,8 @@ class Names:
         """Return a key of the gateways.
 
         ``kind`` is ``requests`` or ``bytes`` of an API key, ``failures`` of an address, ``ticket``
-        or ``session`` of a hash, ``accepted`` of a project and a time.
+        or ``session`` of a hash, ``accepted`` of a project and a time; ``requests`` of a webhook,
+        ``delivery`` of the hash of a delivery.
         """
         return f"{self.prefix}:{{gateway.{holder}}}:{kind}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse, Response
+from redis.asyncio import Redis
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -33,6 +34,7 @@ from gateway.http import (
     retrieval,
     streams,
 )
+from gateway.http.hooks import Hooks, hook_routes
 from gateway.http.middleware import Guard, RequestLog, is_loopback
 from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
@@ -85,6 +87,7 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
         open_gateway(settings) as (client, database),
         open_redis(settings) as redis,
         _operations(settings, operator=operator) as operations,
+        _hooks(settings, redis) as hooks,
     ):
 
         async def missing_servers() -> list[str]:
@@ -104,6 +107,7 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
             deployment=DeploymentMetrics(redis, names_of(settings), database),
             missing_servers=missing_servers,
             operations=operations,
+            hooks=hooks,
         )
 
 
@@ -114,6 +118,20 @@ async def _operations(settings: Settings, *, operator: bool) -> AsyncIterator[Op
         return
     async with Operations.open(settings) as operations:
         yield operations
+
+
+@asynccontextmanager
+async def _hooks(settings: Settings, redis: Redis) -> AsyncIterator[Hooks | None]:
+    """Open the webhooks of the settings, if there are any."""
+    if not settings.gateway.hooks:
+        yield None
+        return
+    # imported lazily: gateways without webhooks sync nothing
+    from gateway.sync.hook_syncs import hook_syncs  # noqa: PLC0415
+
+    names = names_of(settings)
+    async with hook_syncs(settings) as syncs:
+        yield Hooks(settings.gateway.hooks, syncs, Rates(redis, names), redis, names)
 
 
 async def _missing_servers(client: OperatorClient, database: Database) -> list[str]:
@@ -174,6 +192,8 @@ def create_app(services: Services) -> FastAPI:
     if services.operations is not None:
         app.include_router(operation_routes(services.operations, caller))
         app.include_router(streams.operation_streams(services.operations))
+    if services.hooks is not None:
+        app.include_router(hook_routes(services.hooks))
     site = Site(services.sessions, services.knowledge, services.batches, services.operations)
     app.include_router(pages(site))
     app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))

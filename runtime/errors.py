@@ -224,7 +224,10 @@ class AccessRefused(HeadraceError):
 
 
 class Unauthenticated(AccessRefused):
-    """The request has no API key, or one that does not exist, is retired or has expired."""
+    """The request has no API key, or one that does not exist, is retired or has expired.
+
+    Or it is the delivery of a webhook without a valid signature.
+    """
 
 
 class Forbidden(AccessRefused):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 __all__ = ["keep_secret", "masked", "secrets_of"]
 
@@ -60,13 +60,19 @@ def masked(text: str) -> str:
 
 
 def secrets_of(value: object) -> Iterator[str]:
-    """Yield the secrets in a setting: the whole of a key, or the password in a URL."""
+    """Yield the secrets in a setting or its parts: the whole of a key, the password in a URL."""
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
         yield text
         yield text.partition(":")[2]  # of <id>:<secret>
     elif isinstance(value, str) and "://" in value:
         yield from _passwords_in(value)
+    elif isinstance(value, BaseModel):
+        for _, part in value:
+            yield from secrets_of(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from secrets_of(part)
 
 
 def _passwords_in(url: str) -> Iterator[str]:

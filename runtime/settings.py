@@ -27,6 +27,7 @@ __all__ = [
     "ContextSettings",
     "EventLimits",
     "GatewaySettings",
+    "HookSettings",
     "ModelRateLimits",
     "ModelRequests",
     "RerankSettings",
@@ -151,13 +152,23 @@ class VectorSearch(_Mapping):
     ef_search: Annotated[int, Field(ge=10, le=1000)] = 100
 
 
+class HookSettings(_Mapping):
+    """Repository of a webhook: its host knows ``secret``, and it is fetched from ``repository``."""
+
+    secret: Annotated[SecretStr, Field(min_length=16)]
+    repository: Annotated[str, Field(pattern=r"^[^-\s]\S*$")]
+    project: str = "default"
+    collections: tuple[str, ...] = ()
+    prefix: str | None = None
+
+
 class GatewaySettings(_Mapping):
     """Settings of ``headrace serve``.
 
     ``hosts`` are names, beside those of loopback, by which clients reach the gateway. ``origins``
     are those of pages that may call it. ``questions`` and ``questions_per_key`` limit the questions
     in flight, ``streams`` the open event streams. ``files`` is the directory that routes may read
-    documents from; without it they read none.
+    documents from; without it they read none. ``hooks`` are webhooks by name.
     """
 
     hosts: tuple[str, ...] = ()
@@ -166,6 +177,7 @@ class GatewaySettings(_Mapping):
     questions_per_key: Annotated[int, Field(ge=1, le=512)] = 32
     streams: PositiveInt = 64
     files: str = ""
+    hooks: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")], HookSettings] = {}
 
 
 class Settings(BaseSettings):
@@ -359,7 +371,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = Field(
         default=GatewaySettings(),
         description="The gateway: names of its hosts beside loopback, origins of pages that may "
-        "call it, and its limits.",
+        "call it, its limits, and repositories that webhooks sync (docs/how-to/webhooks.md).",
         examples=['{"hosts": ["kb.example.org"], "questions_per_key": 16}'],
     )
 

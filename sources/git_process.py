@@ -1,7 +1,8 @@
 """Runs git without running any code of the repository.
 
 Only plumbing that reads objects is used: no checkout, no index, no working tree, hence no filters
-and no textconv. Hooks, the file system monitor and all network protocols are disabled as well.
+and no textconv. Hooks and the file system monitor are disabled as well, and so are all network
+protocols but those that a mirror is fetched by.
 """
 
 from __future__ import annotations
@@ -73,13 +74,16 @@ class GitFailed(Exception):
     """git ended with an error; the message is the first line of its stderr."""
 
 
-def run_git(directory: Path, *arguments: str, own_settings: bool = False) -> bytes:
+def run_git(
+    directory: Path, *arguments: str, own_settings: bool = False, protocols: str = "none"
+) -> bytes:
     """Run git and return its output.
 
     Args:
         directory: directory in which git runs.
         arguments: command of git and its arguments.
         own_settings: use the settings of the user and the system, and the hooks that they name.
+        protocols: protocols to other repositories that git may use, separated by colons.
 
     Raises:
         GitFailed: git ended with an error.
@@ -90,7 +94,9 @@ def run_git(directory: Path, *arguments: str, own_settings: bool = False) -> byt
         TemporaryFile() as errors,
         subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
             _command(directory, arguments, () if own_settings else _SAFE_OPTIONS),
-            env=_environment({} if own_settings else _ENVIRONMENT),
+            env=_environment(
+                {} if own_settings else _ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": protocols}
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

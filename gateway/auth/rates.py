@@ -18,6 +18,7 @@ from runtime.errors import RateLimited
 
 __all__ = [
     "BYTES_PER_MINUTE",
+    "DELIVERIES_PER_MINUTE",
     "FAILURES_PER_MINUTE",
     "REQUESTS_PER_MINUTE",
     "Allowance",
@@ -29,6 +30,8 @@ REQUESTS_PER_MINUTE = 6_000
 """Usual limit of an API key."""
 BYTES_PER_MINUTE = 268_435_456
 """Usual limit of an API key, in bytes of published content."""
+DELIVERIES_PER_MINUTE = 60
+"""Deliveries of one webhook."""
 FAILURES_PER_MINUTE = 20
 """Failed authentications from one address."""
 
@@ -122,6 +125,23 @@ class Rates:
                 retry_after=wait,
             )
         return Allowance(unit, limit, remaining, reset)
+
+    async def spend_delivery(self, hook: str) -> None:
+        """Count a delivery of a webhook.
+
+        Raises:
+            RateLimited: its deliveries are used up, until ``retry_after``.
+            Unavailable: Redis can't be reached.
+        """
+        key = self._names.gateway(f"hook.{hook}", "requests")
+        with redis_errors():
+            wait, _, _ = await self._spend(key, 1, DELIVERIES_PER_MINUTE, "spend")
+        if wait:
+            raise RateLimited(
+                f"the hook {hook} had more than {DELIVERIES_PER_MINUTE} deliveries in a minute",
+                "deliver it later",
+                retry_after=wait,
+            )
 
     async def check_failures(self, address: str) -> None:
         """Check that an attempt of an address to authenticate may fail.

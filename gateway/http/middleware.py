@@ -23,7 +23,7 @@ from gateway.http.problems import BodyTooLarge, headrace_problem, http_problem
 from runtime import metrics, protocol_limits, traces
 from runtime.errors import WorkerEnding
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Guard", "RequestLog", "is_loopback"]
+__all__ = ["CONTENT_SECURITY_POLICY", "HOOK_BYTES", "Guard", "RequestLog", "is_loopback"]
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +41,8 @@ _HEADERS = {
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _HEADER_BYTES = 8 * 2**10
 _JSON_BYTES = 2**20
+HOOK_BYTES = 26_214_400
+"""Most bytes of a delivery of a webhook; GitHub sends up to 25 MB."""
 _BODY_SECONDS = 60.0
 _GZIP_RATIO = 100
 _GZIP_WINDOW = 31
@@ -117,6 +119,8 @@ class Guard:
             return self._max_document_bytes
         if scope["path"].endswith("/changes"):
             return protocol_limits.EVENT_BYTES
+        if scope["path"].startswith("/hooks/"):
+            return HOOK_BYTES
         return _JSON_BYTES
 
 

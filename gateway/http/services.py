@@ -17,6 +17,7 @@ from gateway.auth.callers import Caller
 from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates, rate_headers
 from gateway.auth.sessions import Sessions
+from gateway.http.hooks import Hooks
 from gateway.knowledge import Knowledge
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics
@@ -46,7 +47,7 @@ class Services:
     """Parts of one gateway process.
 
     ``missing_servers`` names the servers that do not respond. ``operations`` is None in a process
-    without the operator's credentials.
+    without the operator's credentials, and ``hooks`` without webhooks.
     """
 
     settings: Settings
@@ -59,6 +60,7 @@ class Services:
     deployment: DeploymentMetrics
     missing_servers: Callable[[], Awaitable[list[str]]]
     operations: Operations | None = None
+    hooks: Hooks | None = None
 
 
 def services(request: Request) -> Services:

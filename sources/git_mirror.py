@@ -1,0 +1,89 @@
+"""Bare mirror of a repository elsewhere, which is fetched before it is synced."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.errors import Unavailable
+from sources.git_process import GitFailed, run_git
+
+__all__ = ["update_mirror"]
+
+_PROTOCOLS = "https:http:ssh:git:file"
+_QUIET = ("-c", "gc.autoDetach=false", "-c", "credential.interactive=false")
+_ALL_REFERENCES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+
+
+def update_mirror(folder: Path, remote: str) -> None:
+    """Fetch the branches and tags of a repository into a bare one, which is created if needed.
+
+    Its HEAD becomes that of the remote. A mirror that a killed process has left damaged is fetched
+    again as a whole. Credentials are those that git finds by itself; it never asks for any.
+
+    Args:
+        folder: folder of the mirror; one process at a time works in it.
+        remote: URL or path of the repository. It must not begin with ``-``.
+
+    Raises:
+        Unavailable: the remote can't be read.
+        UsageError: git is not installed, or takes too long.
+    """
+    with _alone_in(folder):
+        try:
+            branch = _default_branch(folder.parent, remote)
+        except GitFailed as error:
+            raise _unavailable(remote, error) from None
+        try:
+            _fetch(folder, remote, branch)
+        except GitFailed:
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                _fetch(folder, remote, branch)
+            except GitFailed as error:
+                raise _unavailable(remote, error) from None
+
+
+def _fetch(folder: Path, remote: str, branch: str) -> None:
+    if not (folder / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        run_git(folder, "init", "--quiet", "--bare", "--template=")
+    options = (
+        "--quiet",
+        "--prune",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-fetch-head",
+    )
+    run_git(folder, *_QUIET, "fetch", *options, remote, *_ALL_REFERENCES, protocols=_PROTOCOLS)
+    run_git(folder, "symbolic-ref", "HEAD", branch)
+
+
+def _default_branch(directory: Path, remote: str) -> str:
+    """Reference to which HEAD of a remote points, such as ``refs/heads/main``."""
+    output = run_git(
+        directory, *_QUIET, "ls-remote", "--symref", "--", remote, "HEAD", protocols=_PROTOCOLS
+    )
+    for line in output.decode(errors="replace").splitlines():
+        target, _, name = line.partition("\t")
+        if target.startswith("ref: refs/heads/") and name == "HEAD":
+            return target.removeprefix("ref: ")
+    raise GitFailed("it has no HEAD")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process works in the folder."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _unavailable(remote: str, error: GitFailed) -> Unavailable:
+    return Unavailable(
+        f"{remote} can't be fetched: {error}", "check the address, and git's credentials for it"
+    )

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import Unavailable
+from sources import open_source
+from sources.git_mirror import update_mirror
+from tests.support.repositories import create_repository
+from tests.support.syncs import LIMITS
+
+
+def test_a_mirror_follows_its_remote(tmp_path: Path) -> None:
+    """New commits, a rewritten history and another default branch are those of the mirror too."""
+    origin, mirror = create_repository(tmp_path / "origin", {"a.md": "1"}), tmp_path / "m" / "o.git"
+    remote = str(origin.path)
+    origin.commit()
+
+    def files() -> set[str]:
+        update_mirror(mirror, remote)
+        return set(open_source(mirror).list(LIMITS).files)
+
+    assert files() == {"a.md"}
+    identity = open_source(mirror).key
+    origin.commit({"b.md": "2"})
+    assert files() == {"a.md", "b.md"}
+    origin.git("reset", "--quiet", "--hard", "HEAD~1")
+    origin.git("checkout", "--quiet", "-b", "other")
+    origin.commit({"c.md": "3"})
+    assert files() == {"a.md", "c.md"}
+    assert open_source(mirror).key == identity == open_source(origin.path).key
+    # a fetch that was killed leaves a lock
+    origin.commit({"d.md": "4"})
+    (mirror / "refs" / "heads" / "other.lock").touch()
+    assert files() == {"a.md", "c.md", "d.md"}
+    with pytest.raises(Unavailable, match="can't be fetched"):
+        update_mirror(tmp_path / "m" / "none.git", str(tmp_path / "none"))
+    assert not (tmp_path / "m" / "none.git").exists()
+
+
+def test_a_mirror_runs_no_program_of_its_remote(tmp_path: Path) -> None:
+    """Remotes that name a program are refused."""
+    flag = tmp_path / "flag"
+    with pytest.raises(Unavailable, match="can't be fetched"):
+        update_mirror(tmp_path / "o.git", f"ext::sh -c touch% {flag}")
+    assert not flag.exists()
