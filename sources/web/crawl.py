@@ -26,6 +26,8 @@ _GONE = (404, 410)
 _SERVER_ERROR = 500
 _KEPT = (Skip.UNREACHABLE, Skip.DENIED)
 """Reasons that show nothing about a page, so that its document stays."""
+_MOST_ADDRESSES = 20
+"""Most addresses to know, for each page that a crawl may request: links may be endless."""
 _INDEX_NAMES = ("index.html", "index.htm")
 
 
@@ -139,6 +141,9 @@ class Crawl:
                 continue
             if self._excluded.match_file(address.path.lstrip("/")):
                 continue
+            if len(self._seen) >= _MOST_ADDRESSES * self.limits.pages:
+                self.is_complete = False
+                return
             self._seen.add(str(address))
             self._queue.append(str(address))
 
@@ -226,12 +231,15 @@ class Crawl:
         """True if another address of the same page is a document.
 
         A page that names another address is believed if that has the same text, or differs only in
-        its query: on some sites, all pages name the first one.
+        its query: on some sites, all pages name the first one. Markdown for language models is left
+        out beside its page, whose sections have addresses.
         """
+        if any(self._is_document(address) for address in _html_of(page.address)):
+            return True
         folder, _, name = page.address.rpartition("/")
         names = [f"{folder}/"] if name in _INDEX_NAMES else []
         for address in (page.canonical, *names):
-            other = self.pages.get(address)
+            other = self._known(address)
             if other is None or other is page or other.skip is not None:
                 continue
             is_same = other.fingerprint == page.fingerprint or _path(address) == _path(page.address)
@@ -239,8 +247,26 @@ class Crawl:
                 return True
         return False
 
+    def _known(self, address: str) -> Page | None:
+        """Page at an address; that of the last crawl, if this one could not read it."""
+        page = self.pages.get(address)
+        if page is None and self.is_complete:
+            return None
+        is_unread = page is None or self._is_unread(page)
+        return self.memory.get(address, page) if is_unread else page
+
+    def _is_document(self, address: str) -> bool:
+        page = self._known(address)
+        return page is not None and page.skip is None
+
     def _limit_of(self, url: URL, media_type: str) -> int:
         return self.sizes.of(str(url)) if is_readable(media_type) else 0
+
+
+def _html_of(address: str) -> tuple[str, ...]:
+    """Addresses of the page whose Markdown is at an address, as proposed with ``llms.txt``."""
+    page = address.removesuffix(".md")
+    return () if page == address else (page, f"{page}.html", f"{page}/")
 
 
 def _path(address: str) -> str:

@@ -159,11 +159,20 @@ def test_pages_are_found_by_sitemaps_and_llms_txt(site: Website) -> None:
     site.page("/docs/listed.html", "Listed.")
     changes, before = crawl(site)
     assert changes == sorted([*ALL, "upsert /docs/listed.html", "upsert /docs/named.md"])
+    # Markdown beside the page of the same name is another address of it
+    site.page("/docs/named", "Named, with sections.")
+    site.page("/docs/listed.html", "Listed.", ["named"])
+    changes, before = crawl(site, before)
+    assert changes == ["delete /docs/named.md", "upsert /docs/named"]
     # a sitemap that can't be read does not show that its pages are gone
     site.replies["/maps/1.xml.gz"] = Reply("down", 500)
     assert crawl(site, before)[0] == []
     site.replies["/maps/1.xml.gz"] = Reply("gone", 404)
-    assert crawl(site, before)[0] == ["delete /docs/listed.html"]
+    assert crawl(site, before)[0] == [
+        "delete /docs/listed.html",
+        "delete /docs/named",
+        "upsert /docs/named.md",
+    ]
 
 
 def test_one_document_for_many_addresses(site: Website) -> None:
@@ -430,6 +439,21 @@ def test_a_redirect_does_not_lead_into_a_private_network(site: Website) -> None:
             with pytest.raises(HeadraceError, match=r"public address|redirects to"):
                 crawl(site, path="/start")
         assert other.log == []
+
+
+def test_endless_links_end(site: Website) -> None:
+    """A site that makes up pages is crawled up to the limit, and only so much is remembered."""
+    numbers = iter(range(10**6))
+
+    def endless() -> Reply:
+        links = [f"{next(numbers)}.html" for _ in range(100)]
+        site.replies |= {f"/docs/{link}": endless for link in links}
+        return Reply(html(f"Page {links[0]}", links), headers=HTML)
+
+    site.replies["/docs/"] = endless
+    _, after = crawl(site, limits=Limits(pages=10))
+    assert (after.report.published, after.report.found) == (10, 200)
+    assert after.report.skipped == {Skip.NOT_VISITED: 190}
 
 
 def test_the_limit_of_bytes_ends_a_crawl(site: Website) -> None:
