@@ -1,10 +1,11 @@
 """Questions of a newcomer, and names alone, over four code bases that come from packages.
 
 ``repositories.json`` names the sources, with the commands that fetch them, and holds questions with
-the passages that answer them. A passage is given as a uri and a text that it contains. The names
-are drawn with a fixed seed from the definitions in the sources, tests and examples left out: a name
-that several classes define is asked for with its class. Files are published without titles, as
-``sync`` publishes them.
+the passages that answer them. A passage is given as a uri and a text that it contains. Ranking may
+be tuned by the ``questions``; the ``held_out`` ones show if a rule holds. The names are drawn with
+a fixed seed from the definitions in the sources, tests and examples left out: a name that several
+classes define is asked for with its class. Files are published without titles, as ``sync``
+publishes them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from bench.evaluation import MODES
-from bench.figures import Report
+from bench.figures import Report, Row
 from bench.stack import bench_stack
 from events.client.client import Client
 from events.models import DocumentChange, DocumentRejected, SearchResult
@@ -33,6 +35,11 @@ __all__ = ["NamedDefinition", "definitions_in", "measure", "names_of"]
 
 NAMES = 30
 """Names that are asked for in each repository of ``_NAMED``."""
+
+_QUESTIONS_GOAL = 0.9
+_NAMES_GOAL = 0.95
+_SHOWN = 20
+"""Results among which the right one is looked for."""
 
 _PATIENCE = timedelta(minutes=2)
 _NAMED = ("flask", "httpx", "cobra")
@@ -66,6 +73,7 @@ async def measure(directories: Sequence[Path]) -> Report:
         raise UsageError("bench repositories needs one directory", "name that of the sources")
     data = json.loads(Path(__file__).with_name("repositories.json").read_text("utf-8"))
     figures: defaultdict[str, list[bool]] = defaultdict(list)
+    rows: list[Row] = []
     async with (
         bench_stack() as stack,
         stack.worker(),
@@ -74,23 +82,50 @@ async def measure(directories: Sequence[Path]) -> Report:
         for project, repository in data["repositories"].items():
             files = dict(_files(project, directories[0], repository, data["modules"]))
             await _index(client, project, files)
-            for item in data["questions"]:
-                if item["repository"] == project:
-                    answer = await client.ask(project, item["question"], limit=1)
-                    right = any(_is_right(result, item["answers"]) for result in answer.results)
-                    figures["questions"].append(right)
-                    uris = {expected.partition("|")[0] for expected in item["answers"]}
-                    figures["files"].append(
-                        any(result.citation.uri in uris for result in answer.results)
-                    )
+            for group in ("questions", "held_out"):
+                for item in data[group]:
+                    if item["repository"] == project:
+                        row, is_right_file = await _asked(client, project, item)
+                        rows.append(row)
+                        figures[group].append(bool(row.met))
+                        figures[f"{group}_files"].append(is_right_file)
             for name, places in names_of(files) if project in _NAMED else ():
                 for mode in MODES:
                     answer = await client.ask(project, name, limit=1, mode=mode)
                     right = any(_is_at(result, places) for result in answer.results)
                     figures[f"names_{mode}"].append(right)
-    rows = {name: sum(right) for name, right in figures.items()}
-    shares = {f"{name}_share": sum(right) / len(right) for name, right in figures.items()}
-    return Report("repositories", {**rows, **shares})
+    rows += [_total(name, right) for name, right in figures.items()]
+    return Report("repositories", {name: sum(right) for name, right in figures.items()}, rows)
+
+
+async def _asked(client: Client, project: str, item: Mapping[str, Any]) -> tuple[Row, bool]:
+    """Ask a question; return its row, and if the first result is in a file that answers it.
+
+    The row shows the first result, and the best right one with its rank, both with their scores.
+    """
+    answer = await client.ask(project, item["question"], limit=_SHOWN, explain=True)
+    ranks = [
+        rank
+        for rank, result in enumerate(answer.results, start=1)
+        if _is_right(result, item["answers"])
+    ]
+    first = answer.results[0]
+    expected = f"{item['answers'][0]}, below {_SHOWN}"
+    if ranks:
+        expected = f"{ranks[0]}: {_described(answer.results[ranks[0] - 1])}"
+    row = Row(f"{project}: {item['question']}", _described(first), expected, ranks[:1] == [1])
+    uris = {expected.partition("|")[0] for expected in item["answers"]}
+    return row, first.citation.uri in uris
+
+
+def _described(result: SearchResult) -> str:
+    return f"{result.citation.place}; {result.explanation}"
+
+
+def _total(name: str, right: Sequence[bool]) -> Row:
+    share = _NAMES_GOAL if name.startswith("names") else _QUESTIONS_GOAL
+    goal = ceil(share * len(right))
+    return Row(name, f"{sum(right)} of {len(right)}", f"≥ {goal}", sum(right) >= goal)
 
 
 def _files(

@@ -210,6 +210,7 @@ class ChunkPlace(NamedTuple):
     is_code: bool = False
     is_example: bool = False
     is_bare: bool = False
+    uri: str = ""
 
 
 @dataclass(frozen=True, slots=True)

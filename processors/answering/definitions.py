@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from processors.answering.adjustments import is_test
 from store.search.keyword.tokenizer import STOP_WORDS, defined_names
 from store.types import NamedChunk
 
@@ -42,10 +43,6 @@ _NAME = re.compile(
 )
 _IN_CODE = re.compile(r"[A-Z_]|\w(?:\.|::|#|->)\w|\)$")
 _JOINT = re.compile(r"\.|::|#|->")
-_TEST_FOLDERS = frozenset(
-    ("__tests__", "benchmarks", "docs", "examples", "spec", "specs", "test", "testing", "tests")
-)
-_TEST_STEM = re.compile(r"test_|conftest$|.*(?:_test|_tests|[.-]test|[.-]spec|_spec|[a-z]Tests?)$")
 _DECLARING = (".d.ts", ".h", ".hh", ".hpp", ".hxx", ".pyi")
 _OVERLOAD = re.compile(r"^[ \t]*@(?:typing\.)?overload\b", re.MULTILINE)
 _STEMS_OF_FOLDERS = frozenset(("__init__", "index", "mod"))
@@ -167,7 +164,7 @@ def _factor(name: Name, chunk: NamedChunk, defined: str, *, is_later: bool) -> f
         factor *= _LESS
     if name.qualifiers and not _is_qualified(name.qualifiers[-1], chunk):
         factor *= _LESS
-    if _is_test(chunk.uri) and not _is_test(name.last):
+    if _is_beside_code(chunk.uri) and not is_test(name.last):
         factor *= _LESS
     if chunk.uri.endswith(_DECLARING) or _OVERLOAD.search(chunk.content or ""):
         factor *= _DECLARED
@@ -180,10 +177,8 @@ def _is_qualified(qualifier: str, chunk: NamedChunk) -> bool:
     return qualifier.lower() in owners
 
 
-def _is_test(uri: str) -> bool:
-    path = PurePosixPath(uri)
-    is_named_so = _TEST_STEM.match(path.name.partition(".")[0]) or _TEST_STEM.match(path.stem)
-    return bool(is_named_so) or not _TEST_FOLDERS.isdisjoint(path.parts[:-1])
+def _is_beside_code(uri: str) -> bool:
+    return is_test(uri) or "docs" in PurePosixPath(uri).parts[:-1]
 
 
 def _is_file_of(name: Name, uri: str) -> bool:

@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from events.models import Weights
+from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
 from store.types import Candidates
 
@@ -52,8 +53,9 @@ class Fused:
     """A chunk of the fused ranking, with its scores.
 
     ``score`` is comparable within one answer only. ``match_type`` names the retrievers that
-    returned the chunk. ``defines``: the name of the question, if the chunk defines it. ``reranked``
-    is its relevance by a reranker.
+    returned the chunk. ``defines``: the name of the question, if the chunk defines it. ``adjusted``
+    are the reasons of the adjustment that ``score`` has, see ``adjustments``. ``reranked`` is its
+    relevance by a reranker.
     """
 
     chunk_id: int
@@ -62,6 +64,7 @@ class Fused:
     vector: RankedScore | None
     keyword: RankedScore | None
     defines: str | None = None
+    adjusted: tuple[str, ...] = ()
     reranked: float | None = None
 
 
@@ -73,6 +76,7 @@ def fuse(
     limit: int,
     min_similarity: float | None = None,
     promotions: Mapping[int, Promotion] = {},
+    adjustments: Mapping[int, Adjustment] = MappingProxyType({}),
     spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Fused]:
     """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
@@ -85,7 +89,8 @@ def fuse(
     the order nor the scores of the others.
 
     ``promotions`` of chunks are added to their scores in every mode. A chunk that no retriever
-    returned counts as its last one.
+    returned counts as its last one. ``adjustments`` are added in hybrid mode, and only to the
+    scores of chunks that have a vector.
 
     ``spreads`` are the spreads of each model's cosines, relative to those of all-MiniLM-L6-v2, by
     which the constants were chosen. A hybrid ranking divides cosines by them; a missing one is 1.
@@ -93,7 +98,9 @@ def fuse(
     vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
     candidates = _in_common_unit(candidates, spreads if mode == "hybrid" else {})
-    ranked = _ranked(candidates, mode, weights)
+    adjusted_ids = adjustments.keys() - _pending(candidates) if mode == "hybrid" else ()
+    adjustments = {chunk_id: adjustments[chunk_id] for chunk_id in adjusted_ids}
+    ranked = _ranked(candidates, mode, weights, adjustments)
     if promotions:
         ranked = _promoted(ranked, candidates, mode, promotions)
     if min_similarity is not None:
@@ -108,6 +115,7 @@ def fuse(
             vector=vector.get(chunk_id),
             keyword=keyword.get(chunk_id),
             defines=promotions[chunk_id].defines if chunk_id in promotions else None,
+            adjusted=adjustments[chunk_id].reasons if chunk_id in adjustments else (),
         )
         for chunk_id, score in ranked[:limit]
     ]
@@ -124,13 +132,18 @@ def _in_common_unit(candidates: Candidates, spreads: Mapping[str, float]) -> Can
     return replace(candidates, vector=vector)
 
 
-def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Ranked:
+def _ranked(
+    candidates: Candidates,
+    mode: Mode,
+    weights: Weights | None,
+    adjustments: Mapping[int, Adjustment],
+) -> Ranked:
     """Rank chunks with their scores; in a mode with one retriever, these are its own scores."""
     if mode == "keyword":
         return _best_first(dict(candidates.keyword))
     if mode == "vector":
         return _best_first(_similarities(candidates.vector.values(), []))
-    return _hybrid(candidates, *_factors(weights))
+    return _hybrid(candidates, *_factors(weights), adjustments)
 
 
 def _promoted(
@@ -153,12 +166,20 @@ def _promoted(
     )
 
 
-def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Ranked:
+def _hybrid(
+    candidates: Candidates,
+    by_vector: float,
+    by_keyword: float,
+    adjustments: Mapping[int, Adjustment],
+) -> Ranked:
     """Rank chunks with vectors in fused order, and pending ones at their keyword ranks."""
     scores = _fused_scores(candidates, by_vector, by_keyword)
     pending = _pending(candidates)
     complete = {key: score for key, score in scores.items() if key not in pending}
-    fused = _best_first(_with_documents(complete, candidates.documents, candidates.coverage))
+    together = _with_documents(complete, candidates.documents, candidates.coverage)
+    for chunk_id in together.keys() & adjustments.keys():
+        together[chunk_id] += adjustments[chunk_id].bonus
+    fused = _best_first(together)
     ranking = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
     if not by_keyword:
         ranking = [*complete, *(chunk_id for chunk_id in ranking if chunk_id in pending)]

@@ -33,6 +33,7 @@ from events.models import (
 )
 from events.streams.replies import Replies
 from processors.admission import Limits
+from processors.answering.adjustments import adjustments
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
 from processors.answering.definitions import names_in, promotions
 from processors.answering.diversity import DIVERSE_CHUNKS, diversified
@@ -245,6 +246,7 @@ class Answering:
                 min_similarity=query.min_similarity,
                 spreads=spreads_of(generation),
                 promotions=promotions(names, candidates.named),
+                adjustments=adjustments(query.text, candidates.places),
             )
         stopwatch.lap("fuse")
         order = Ranked(ranked)

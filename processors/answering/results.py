@@ -23,7 +23,7 @@ from events.models import (
     TermMatch,
 )
 from processors.answering.context_builder import Block, ContextBuilder
-from processors.answering.fusion import RankedScore
+from processors.answering.fusion import Fused, RankedScore
 from processors.answering.passage_texts import PassageText, texts_of
 from processors.answering.units import Passage
 from processors.chunking.types import CountTokens
@@ -182,7 +182,7 @@ def _result(
         scores=scores,
         match_type=fused.match_type,
         metadata=dict(row.metadata),
-        explanation=_explanation(scores, context, fused.defines) if query.explain else None,
+        explanation=_explanation(scores, context, fused) if query.explain else None,
         matches=_matches(row, term_weights, context) if query.explain else None,
         chunk_ids=text.chunk_ids if len(text.chunk_ids) > 1 else None,
         definition=definition or None,
@@ -312,11 +312,12 @@ def permalink(row: ChunkRow) -> str | None:
     return link.removesuffix("#")
 
 
-def _explanation(scores: Scores, context: str, defines: str | None) -> str:
+def _explanation(scores: Scores, context: str, fused: Fused) -> str:
     parts = [
-        *([] if defines is None else [f"defines {defines}"]),
+        *([] if fused.defines is None else [f"defines {fused.defines}"]),
         _describe_retriever("meaning", "cosine", scores.vector),
         _describe_retriever("words", "BM25", scores.keyword),
+        *fused.adjusted,
         f"together {scores.fused:.3f}",
     ]
     if scores.reranked is not None:

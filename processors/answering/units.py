@@ -16,10 +16,13 @@ from content.signatures import owners_of, symbols_of
 from processors.answering.fusion import Fused
 from store.types import ChunkPlace
 
-__all__ = ["PASSAGE_TOKENS", "Passage", "passages_of"]
+__all__ = ["JOINED_CHUNKS", "PASSAGE_TOKENS", "Passage", "passages_of"]
 
 PASSAGE_TOKENS = 512
 """Most tokens of a passage of several chunks, headers included."""
+
+JOINED_CHUNKS = 20
+"""Best chunks that join the passage that they belong to, however few passages are wanted."""
 
 _FARTHEST = 2
 """Difference of the ordinals of two chunks that may be joined: one chunk may be between them."""
@@ -85,21 +88,20 @@ def passages_of(
 ) -> list[Passage]:
     """Return the best ``limit`` passages, best first; with ``by_document``, one per document.
 
-    A passage ranks as its best chunk. The chunks that rank below the last passage are left out, so
-    that weak neighbours do not make passages longer.
+    A passage ranks as its best chunk. The chunks that rank below the last passage and below the
+    best ``JOINED_CHUNKS`` are left out, so that weak neighbours do not make passages longer.
     """
     by_key: dict[int, list[Passage]] = {}
     for rank, fused in enumerate(ranked):
+        count = len(by_key) if by_document else sum(map(len, by_key.values()))
+        if count >= limit and rank >= JOINED_CHUNKS:
+            break
         place = places.get(fused.chunk_id)
         passage = Passage(fused, rank, {} if place is None else {fused.chunk_id: place})
         key = -fused.chunk_id if place is None else place.document_id
         own = by_key.get(key, [])
-        if _join(own, passage):
-            continue
-        count = len(by_key) if by_document else sum(map(len, by_key.values()))
-        if count >= limit and not (by_document and own):
-            break
-        by_key.setdefault(key, []).append(passage)
+        if not _join(own, passage) and (count < limit or (by_document and own)):
+            by_key.setdefault(key, []).append(passage)
     if by_document:
         return [_grouped(own) for own in by_key.values()]
     return list(_by_rank(*by_key.values()))

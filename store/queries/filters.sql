@@ -203,12 +203,13 @@ select
     c.heading_path,
     c.symbol is not null and passing.kind = 'code' as is_code,
     c.is_example,
-    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare
+    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare,
+    passing.uri
 from (
     select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
 ) c
 cross join lateral (
-    select d.kind
+    select d.kind, d.uri
     from documents d
     where d.generation_id = $1 and d.id = c.document_id and {conditions}
     offset 0

@@ -39,6 +39,7 @@ class River(Stream):
         """Empty the sluice."""
         self.sluice = None
 '''
+GATE = 'def open_gate(lock):\n    """Open the gate of a lock."""\n    return lock.gate.lift()\n'
 NOTES = [f"Note {number}. The sluice of mill {number} is open." for number in range(3)]
 
 
@@ -52,6 +53,9 @@ async def test_answers_have_whole_units(redis_url: str, database: Database) -> N
         await _check_groups(worker.client)
         await _check_contexts(worker.client)
         await _check_diversity(worker.client)
+        await worker.change("src/gate.py", GATE, kind="code")
+        await worker.change("tests/gate.py", GATE.replace("open_gate", "check"), kind="code")
+        await _check_adjustments(worker.client)
 
 
 async def _check_units(client: Client) -> None:
@@ -120,3 +124,14 @@ async def _check_diversity(client: Client) -> None:
 
 def _names(result: SearchResult) -> str:
     return result.citation.symbol or ""
+
+
+async def _check_adjustments(client: Client) -> None:
+    """Hybrid scores depend on the name of a unit and on the path of a test; others do not."""
+    question = "how do I open the gate of a lock"
+    answer = await client.ask("docs", question, explain=True)
+    reasons = {result.citation.uri: result.explanation or "" for result in answer.results}
+    assert "name +0.080" in reasons["src/gate.py"]
+    assert "test or example -0.100" in reasons["tests/gate.py"]
+    plain = await client.ask("docs", question, mode="keyword", explain=True)
+    assert not any("+0.080" in (result.explanation or "") for result in plain.results)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models import Weights
+from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
 from processors.answering.fusion import COSINE_PER_BM25, Fused, Mode, fuse
 from store.types import Candidates
@@ -300,3 +301,27 @@ def test_a_pending_definition_comes_first_too() -> None:
         candidates, mode="hybrid", weights=None, limit=10, promotions={5: Promotion(0.4, "Foo")}
     )
     assert ids(results)[0] == 5
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+def test_an_adjustment_changes_hybrid_scores_alone(mode: Mode) -> None:
+    """An adjustment counts as cosine, and its reasons are kept; a single retriever has its own."""
+    adjustments = {3: Adjustment(0.25, ("name +0.250",)), 4: Adjustment(-0.1, ("test -0.100",))}
+    before = {result.chunk_id: result.score for result in ranked(found(), mode)}
+    results = fuse(found(), mode=mode, weights=None, limit=10, adjustments=adjustments)
+    if mode == "hybrid":
+        before[3] += 0.25
+        before[4] -= 0.1
+    assert {result.chunk_id: result.score for result in results} == pytest.approx(before)
+    assert ids(results) == sorted(before, key=lambda key: -before[key])
+    reasons = {result.chunk_id: result.adjusted for result in results if result.adjusted}
+    assert reasons == ({3: ("name +0.250",), 4: ("test -0.100",)} if mode == "hybrid" else {})
+
+
+def test_an_adjusted_chunk_without_a_vector_keeps_its_keyword_rank() -> None:
+    """No adjustment moves a pending chunk."""
+    candidates = replace(found(), pending=frozenset({4}))
+    adjustments = {4: Adjustment(-0.5, ("test or example -0.100",))}
+    results = fuse(candidates, mode="hybrid", weights=None, limit=10, adjustments=adjustments)
+    assert ids(results)[0] == 4
+    assert not results[0].adjusted

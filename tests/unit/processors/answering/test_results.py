@@ -121,12 +121,14 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
 async def test_an_explanation_names_both_legs() -> None:
     """An explanation gives the rank in each retriever, or that it did not find the chunk."""
     assembled = await Assembler(Rows([ROW]), _words).assemble(
-        _query(explain=True), _ranked(1), GENERATION
+        _query(explain=True),
+        [Passage(replace(_ranked(1)[0].best, adjusted=("name +0.040",)))],
+        GENERATION,
     )
     results = assembled.results
     assert results[0].explanation is not None
     assert "rank 1" in results[0].explanation
-    assert "not among the candidates" in results[0].explanation
+    assert "not among the candidates; name +0.040; together 1.000" in results[0].explanation
 
 
 async def test_a_part_of_a_fence_is_rendered() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from processors.answering.fusion import Fused
-from processors.answering.units import PASSAGE_TOKENS, Passage, passages_of
+from processors.answering.units import JOINED_CHUNKS, PASSAGE_TOKENS, Passage, passages_of
 from store.types import ChunkPlace
 
 _LINES = 10
@@ -103,11 +103,17 @@ def test_tokens_between_parts_are_estimated_by_their_lines() -> None:
 
 
 def test_the_limit_counts_passages() -> None:
-    """Joined chunks make room for further results; weak neighbours beyond the last are left out."""
+    """Joined chunks make room for further results."""
     places = [_place(1, "f"), _place(2, "f"), _place(20, "g"), _place(3, "f")]
     assert _shape(_passages(places, limit=2)) == [([1, 2, 3], []), ([20], [])]
-    places.insert(3, _place(40, "h"))
-    assert _shape(_passages(places, limit=2)) == [([1, 2], []), ([20], [])]
+
+
+def test_the_best_chunks_join_their_passage_whatever_the_limit() -> None:
+    """Weak neighbours below the last passage and below the best chunks are left out."""
+    others = [_place(40, f"h{at}", document_id=at) for at in range(2, JOINED_CHUNKS)]
+    places = [_place(1, "f"), *others, _place(2, "f"), _place(3, "f"), _place(4, "f")]
+    assert _shape(_passages(places, limit=1)) == [([1, 2], [])]
+    assert _shape(_passages(places, limit=JOINED_CHUNKS))[0] == ([1, 2, 3, 4], [])
 
 
 def test_a_group_is_a_document() -> None:
@@ -122,7 +128,7 @@ def test_a_group_is_a_document() -> None:
         _place(60, "i"),
     ]
     groups = _passages(places, limit=2, by_document=True)
-    assert _shape(groups) == [([1, 2], [[20], [40]]), ([1], [])]
+    assert _shape(groups) == [([1, 2], [[20], [40], [60]]), ([1], [])]
     assert [group.document_id for group in groups] == [1, 2]
 
 
