@@ -33,9 +33,15 @@ class GitHooks:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def is_installed(self) -> bool:
-        """True if each hook has our lines."""
-        return all(_OURS.search(_read(self._directory / name) or b"") for name in HOOKS)
+    def start(self, command: str) -> bool:
+        """True if each hook has lines of ours that contain a command.
+
+        Raises:
+            UsageError: a hook can't be read.
+        """
+        scripts = [_read(self._directory / name) or b"" for name in HOOKS]
+        lines = [_OURS.search(script) for script in scripts]
+        return all(match is not None and command.encode() in match[0] for match in lines)
 
     def install(self, lines: str) -> None:
         """Put lines of a shell script into each hook, in place of earlier ones of ours.

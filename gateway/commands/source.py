@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from gateway.deletion import YesOption, confirm, delete_documents, find_source
 from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
+from gateway.sync.followers import follower
 from processors.recipes import recipe_of
 from runtime.errors import UnknownProject
 from runtime.settings import Settings
@@ -30,7 +32,10 @@ command = typer.Typer(rich_markup_mode=None)
 
 @command.command("list")
 def list_sources(project: ProjectOption = "default", json: JsonOption = False) -> None:
-    """List the sources of a project."""
+    """List the sources of a project with the figures of their last sync.
+
+    `next` is what syncs a source again with this HEADRACE_HOME: a watch that runs, or git hooks.
+    """
 
     async def main(settings: Settings) -> list[dict[str, Any]]:
         async with (
@@ -40,7 +45,10 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
             batches = Batches(database, Projects(database))
             with suppress(UnknownProject):
                 return [
-                    _row(source, await _waiting(batches, project, source))
+                    {
+                        **_row(source, await _waiting(batches, project, source)),
+                        "next": follower(settings, project, source.kind, source.location),
+                    }
                     for source in await Listing(database).sources(project)
                 ]
             return []
@@ -50,7 +58,9 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
         for row in rows:
             print_json(row)
     elif rows:
-        stdout().print(table(rows, leave_out=("id", "batch")))
+        stdout().print(
+            table([*map(_with_reasons, rows)], leave_out=("id", "batch", "skipped_by_reason"))
+        )
     else:
         typer.echo(f"{project} has no sources: `headrace sync PATH` creates one")
 
@@ -124,7 +134,14 @@ def _row(source: SourceRow, waiting: int | None) -> dict[str, Any]:
         "synced_at": None if synced_at is None else synced_at.isoformat(timespec="seconds"),
         "found": source.found,
         "skipped": None if source.batch is None else source.skipped_count,
+        "skipped_by_reason": {files.reason: files.count for files in source.skipped},
         "waiting": waiting,
         "batch": None if source.batch is None else source.batch.id,
         "location": source.location,
     }
+
+
+def _with_reasons(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Row of the table: the skipped files by reason are in one cell."""
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in row["skipped_by_reason"].items())
+    return {**row, "skipped": f"{row['skipped']:,} ({reasons})" if reasons else row["skipped"]}

@@ -16,6 +16,7 @@ from gateway.output import printable
 from gateway.progress import show_nothing
 from gateway.servers import prepare_home
 from gateway.session import run_client
+from gateway.sync.followers import hook_arguments
 from gateway.sync.report import SyncReport, describe
 from gateway.sync.request import SyncRequest
 from gateway.sync.sync import Destination
@@ -30,7 +31,11 @@ LOG = "hook.log"
 
 _LOG_BYTES = 2**20
 _LOCK_CHARACTERS = 16
-_LINE = "(trap '' HUP; HEADRACE_HOME={home} {command} >>{log} 2>&1 &) </dev/null >/dev/null 2>&1"
+_LINE = (
+    '[ $# = 3 ] && {{ [ "$3" = 0 ] || [ "$1" = "$2" ]; }} || '
+    "(trap '' HUP; HEADRACE_HOME={home} {command} >>{log} 2>&1 &) </dev/null >/dev/null 2>&1"
+)
+"""Only `post-checkout` has three arguments: HEAD before and after, and 0 if only files are new."""
 
 
 def hook_line(
@@ -38,18 +43,19 @@ def hook_line(
 ) -> str:
     """Line of a hook that starts `headrace hook run` with these arguments.
 
-    It succeeds at once, whatever becomes of the command in the background.
+    It succeeds at once, whatever becomes of the command in the background. A checkout that leaves
+    HEAD at its commit starts nothing.
     """
     home = settings.home_directory
     options = {
-        "--project": [destination.project],
         "--collection": destination.collections,
         "--source": [] if destination.source is None else [destination.source],
         "--prefix": [] if destination.prefix is None else [destination.prefix],
         "--include": include,
     }
     command = [
-        *(sys.executable, "-P", "-m", "gateway.main", "hook", "run", location),
+        *(sys.executable, "-P", "-m", "gateway.main"),
+        *hook_arguments(destination.project, location),
         *(f"{name}={value}" for name, values in options.items() for value in values),
     ]
     return _LINE.format(

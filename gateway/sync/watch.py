@@ -15,6 +15,8 @@ from typing import NoReturn, Protocol, Self
 
 from gateway.failures import one_line
 from gateway.progress import progress, show_nothing
+from gateway.servers import prepare_home
+from gateway.sync.followers import watch_lock
 from gateway.sync.report import SyncReport
 from gateway.sync.request import YOUNG_OBJECTS, SyncRequest
 from runtime.errors import HeadraceError, UsageError
@@ -184,12 +186,17 @@ async def watch_sources(
         HeadraceError: the first sync of a source failed.
     """
     settle_heap(YOUNG_OBJECTS)
+    prepare_home(settings)
     async with AsyncExitStack() as exits:
         watches: list[tuple[Watcher, Callable[[], Awaitable[SyncReport]]]] = []
         for request in requests:
             source = request.open(settings)
             if not isinstance(source, WatchableSource):
                 raise UsageError(f"{source.location} can't be watched", "sync it by a timer")
+            lock = watch_lock(settings, request.destination.project, source.location)
+            with suppress(UsageError):
+                lock.acquire()
+            exits.callback(lock.release)
             watcher = await exits.enter_async_context(Watcher(source, poll=poll, note=note))
             with progress() as show:
                 report(frozenset(), await request.run_beside(settings, source, show))

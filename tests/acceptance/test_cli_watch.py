@@ -90,6 +90,8 @@ async def test_a_watch_follows_its_sources_until_it_is_stopped(
         assert all(report["changed_paths"] for report in objects(watch)[2:])
         assert await eventually(lambda: finds("high"), "it is searchable") == ["weir.md"]
 
+        rows = (await cli("source", "list", "-p", "plant", "--json")).objects
+        assert {row["next"] for row in rows} == {f"watch (process {watch.pid})"}
         own_redis.kill()
         repository.commit({"mill.md": "The mill grinds."})
         await eventually(lambda: "next try in 1 s" in watch.printed(), "a failure", timeout=30)
@@ -170,6 +172,8 @@ async def test_hooks_publish_each_commit_and_never_fail_one(
     async with WorkerProcess(redis_url, database, {}):
         repository.commit({"mill.md": "The mill grinds."})
         await eventually(lambda: holds("The mill grinds."), "the commit is stored", timeout=60)
+        [row] = (await cli("source", "list", "-p", "plant", "--json")).objects
+        assert row["next"] == "git hooks"
         repository.write({"mill.md": "The mill sleeps."})
         repository.git("commit", "--quiet", "--all", "--amend", "--no-edit")
         await eventually(lambda: holds("The mill sleeps."), "the amend is stored", timeout=60)

@@ -31,10 +31,10 @@ def test_other_hooks_run_as_before_and_are_restored(hooks: GitHooks, tmp_path: P
     write(other, OTHER, 0o750)
     sample = tmp_path / "hooks" / "post-commit.sample"
     write(sample, OTHER)
-    assert not hooks.is_installed()
     hooks.install("false")
+    assert not hooks.start(LINES)
     hooks.install(LINES)
-    assert hooks.is_installed()
+    assert hooks.start(LINES)
     result = subprocess.run(
         [other, "amend"], input="old new", capture_output=True, text=True, check=False
     )

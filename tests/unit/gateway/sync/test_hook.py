@@ -1,12 +1,19 @@
-"""Queue of syncs in the background."""
+"""Line of a hook, and the queue of syncs in the background."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-from gateway.sync.hook import queued
+import pytest
+
+from gateway.sync.hook import LOG, hook_line, queued
+from gateway.sync.sync import Destination
+from runtime.settings import Settings
+from tests.support.waiting import eventually
 
 
 def test_one_runs_one_waits_and_the_others_leave_their_work_to_it(tmp_path: Path) -> None:
@@ -42,3 +49,29 @@ def test_one_runs_one_waits_and_the_others_leave_their_work_to_it(tmp_path: Path
         assert third.result()
         assert sorted(other.result() for other in others) == [False, False, True]
     assert order == ["first", "first ended", "second", "second ended", "third", "third ended"]
+
+
+def run(line: str, arguments: list[str]) -> None:
+    """Run the line as a hook of a careful shell."""
+    subprocess.run(["sh", "-e", "-u", "-c", line, "hook", *arguments], check=True)
+
+
+async def test_a_hook_starts_its_command_unless_head_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command runs in the background with its arguments; a checkout of files starts none."""
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nprintf "%s|" "$HEADRACE_HOME" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    home = tmp_path / "it's home"
+    home.mkdir()
+    destination = Destination("docs", ("a b",), None, None, "x/")
+    line = hook_line(Settings(home=home), "/the code", destination, ["*.log"])
+    for arguments in (["1", "1", "1"], ["1", "2", "0"], ["1", "2", "1"]):
+        run(line, arguments)
+    log = home / LOG
+    await eventually(lambda: log.exists() and log.read_text(), "the command has run")
+    parts = [str(home), "-P", "-m", "gateway.main", "hook", "run", "/the code", "--project=docs"]
+    expected = [*parts, "--collection=a b", "--prefix=x/", "--include=*.log"]
+    assert log.read_text() == "".join(f"{part}|" for part in expected)

@@ -1,0 +1,53 @@
+"""Watches and git hooks of this machine that sync a source again."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+
+from runtime.embedded.server import DirectoryLock
+from runtime.errors import UsageError
+from runtime.settings import Settings
+from sources.git import open_git
+from sources.git_hooks import GitHooks
+
+__all__ = ["follower", "hook_arguments", "watch_lock"]
+
+_NAME_CHARACTERS = 16
+
+
+def watch_lock(settings: Settings, project: str, location: str) -> DirectoryLock:
+    """Lock that a watch holds on a source while it follows it.
+
+    A second watch of the same source does without: both may run, because a sync has a lease.
+    """
+    name = hashlib.sha256(f"{project} {location}".encode()).hexdigest()[:_NAME_CHARACTERS]
+    return DirectoryLock(settings.home_directory, f"watch-{name}.lock")
+
+
+def hook_arguments(project: str, location: str) -> list[str]:
+    """First arguments of the command that the hooks of a repository start."""
+    return ["hook", "run", location, f"--project={project}"]
+
+
+def follower(settings: Settings, project: str, kind: str, location: str) -> str | None:
+    """Describe what syncs a source again: ``watch (process 12)`` or ``git hooks``.
+
+    Returns None if nothing does with the home of the settings. Another machine still may.
+    """
+    owner = watch_lock(settings, project, location).owner()
+    if owner is not None:
+        return f"watch (process {owner})"
+    return "git hooks" if kind == "git" and _has_hooks(project, location) else None
+
+
+def _has_hooks(project: str, location: str) -> bool:
+    try:
+        repository = open_git(Path(location))
+        if repository is None:
+            return False
+        hooks = GitHooks(repository.hooks_directory())
+        return hooks.start(shlex.join(hook_arguments(project, location)))
+    except UsageError:
+        return False
