@@ -63,7 +63,7 @@ planted: install ## break each promise in a copy of the code, and check that a t
 	$(BIN)/python -m tests.chaos.planted_bugs
 
 bench: install ## print every measured figure (minutes)
-	@for name in indexing asking lanes replaying replay-load backlog doors; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes replaying replay-load backlog doors watch; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## write requirements.lock again after a change of dependencies
 	tools/lock

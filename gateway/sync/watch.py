@@ -34,6 +34,8 @@ Report = Callable[[Set[str], SyncReport], None]
 """Function to call after a sync, with the changed paths and the report."""
 
 QUIET_SECONDS = 0.3
+REPEATED_SECONDS = 0.8
+"""Longest wait for files that change again and again, so that they get in within two seconds."""
 LONGEST_SECONDS = 2.0
 FULL_SYNC_EVERY = timedelta(minutes=10)
 """A sync without changes makes good for changes that the operating system did not report."""
@@ -65,7 +67,7 @@ class Watcher:
         self._now = asyncio.get_running_loop().time
         self._arrived = asyncio.Event()
         self._paths = set[str]()
-        self._first_at = self._last_at = 0.0
+        self._first_at = self._grown_at = self._last_at = 0.0
         self._reading: _Reading | None = None
 
     @property
@@ -100,9 +102,10 @@ class Watcher:
             await reading.close()
 
     async def batch(self) -> Set[str]:
-        """Wait for changes, and for 300 ms without further ones, but at most 2 s; returns paths.
+        """Wait for changes, and for 300 ms without further ones; returns their paths.
 
-        Returns no paths after ten minutes without changes.
+        It waits at most 0.8 s for further changes of the same files, and 2 s for any. Returns no
+        paths after ten minutes without changes.
 
         Raises:
             UsageError: the source no longer exists, or can't be read.
@@ -124,12 +127,16 @@ class Watcher:
         self._arrived.clear()
 
     def _due_at(self) -> float:
-        return min(self._last_at + QUIET_SECONDS, self._first_at + LONGEST_SECONDS)
+        repeated_at = max(self._first_at + REPEATED_SECONDS, self._grown_at + QUIET_SECONDS)
+        latest_at = self._first_at + LONGEST_SECONDS
+        return min(self._last_at + QUIET_SECONDS, repeated_at, latest_at)
 
     def _add(self, paths: Set[str]) -> None:
         self._last_at = self._now()
         if not self._paths:
             self._first_at = self._last_at
+        if not paths <= self._paths:
+            self._grown_at = self._last_at
         self._paths |= paths
         self._arrived.set()
 

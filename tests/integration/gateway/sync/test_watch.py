@@ -80,6 +80,7 @@ async def test_many_changes_are_one_batch_and_steady_changes_do_not_delay_one(
         with monkeypatch.context() as patch:
             # a machine with other work may pause for longer than 300 ms between two changes
             patch.setattr(watch, "QUIET_SECONDS", 1.0)
+            patch.setattr(watch, "REPEATED_SECONDS", 20.0)
             patch.setattr(watch, "LONGEST_SECONDS", 20.0)
             write_files(root, {f"{number}.md": "text" for number in range(FILES)})
             names = await next_names(watching, root)
