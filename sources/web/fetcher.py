@@ -22,6 +22,7 @@ __all__ = [
     "NO_VALIDATORS",
     "Fetcher",
     "Manners",
+    "NotPublic",
     "Response",
     "TooBusy",
     "Unreachable",
@@ -53,11 +54,15 @@ class Unreachable(Exception):
     """A request without a usable response; the message gives the reason."""
 
 
+class NotPublic(Unreachable):
+    """The host is at an address that is not public."""
+
+
 class TooBusy(Unreachable):
     """The server asks to wait for longer than a crawl does."""
 
 
-class _NotPublic(OSError):
+class _Refused(OSError):
     """A connection to an address that is not public."""
 
 
@@ -170,7 +175,7 @@ class Fetcher:
         A busy server is asked again up to twice, at the time that it names.
 
         Raises:
-            Unreachable: there is no complete response within 30 s, or the address is not public.
+            Unreachable: there is no complete response within 30 s; NotPublic: it is not asked for.
             TooBusy: the server asks to wait for longer than a minute.
         """
         for attempt in range(1, _TRIES + 1):
@@ -206,8 +211,8 @@ class Fetcher:
             raise Unreachable(f"no complete response within {_LONGEST_RESPONSE} s") from None
         except (aiohttp.ClientError, OSError, ValueError, zlib.error) as error:
             cause = getattr(error, "os_error", error)
-            if isinstance(cause, _NotPublic):
-                raise Unreachable(str(cause)) from None
+            if isinstance(cause, _Refused):
+                raise NotPublic(str(cause)) from None
             raise Unreachable(f"{type(error).__name__}: {error}"[:300]) from error
 
     async def _request(self, url: URL, limit_of: LimitOf, validators: Validators) -> Response:
@@ -246,7 +251,7 @@ def _public_socket(address: tuple[Any, ...]) -> socket.socket:
     """
     family, kind, protocol, _, where = address
     if not is_public(str(where[0])):
-        raise _NotPublic(f"{where[0]} is not a public address")
+        raise _Refused(f"{where[0]} is not a public address")
     return socket.socket(family, kind, protocol)
 
 

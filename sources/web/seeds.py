@@ -11,11 +11,11 @@ from protego import Protego
 from yarl import URL
 
 from content.extractors.xml_tree import local_name, parse_xml
-from runtime.errors import HeadraceError, Unavailable
+from runtime.errors import HeadraceError, Unavailable, UsageError
 from sources.web.addresses import Scope, origin_of, to_address
-from sources.web.fetcher import Fetcher, Response, Unreachable
+from sources.web.fetcher import Fetcher, NotPublic, Response, Unreachable
 
-__all__ = ["AGENT", "MOST_HOPS", "Robots", "Seeds", "read_robots", "redirect_of"]
+__all__ = ["AGENT", "MOST_HOPS", "Robots", "Seeds", "explained", "read_robots", "redirect_of"]
 
 AGENT = "headrace"
 MOST_HOPS = 5
@@ -59,13 +59,14 @@ async def read_robots(fetcher: Fetcher, url: URL) -> Robots:
     A site without the file allows everything. One that can't give it allows nothing.
 
     Raises:
+        UsageError: the host is at an address that is not public.
         Unavailable: the file can't be read because of an error of the server or the network.
     """
     address = URL(origin_of(url)) / "robots.txt"
     try:
         response = await _follow(fetcher, address, _MOST_ROBOTS_BYTES)
     except Unreachable as error:
-        raise Unavailable(f"{address} can't be read: {error}", "check the address") from None
+        raise explained(address, error) from None
     if response.status >= _SERVER_ERROR:
         raise Unavailable(
             f"{address} can't be read: the server responded {response.status}", "crawl again later"
@@ -88,6 +89,14 @@ async def _follow(fetcher: Fetcher, url: URL, most_bytes: int) -> Response:
             return response
         url = target
     raise Unreachable(f"more than {MOST_HOPS} redirects")
+
+
+def explained(url: URL, error: Unreachable) -> UsageError | Unavailable:
+    """Error that ends a crawl whose first requests have failed."""
+    message = f"{url} can't be read: {error}"
+    if isinstance(error, NotPublic):
+        return UsageError(message, "add --allow-private if you mean this host")
+    return Unavailable(message, "check the address")
 
 
 def redirect_of(response: Response) -> URL | None:

@@ -20,7 +20,7 @@ from sources.web.addresses import Scope, origin_of, to_address
 from sources.web.crawl import Crawl, Limits
 from sources.web.fetcher import NO_VALIDATORS, Fetcher, Manners, Response, Unreachable
 from sources.web.page import Page, is_readable, pack_pages, read_page, unpack_pages
-from sources.web.seeds import MOST_HOPS, Robots, Seeds, read_robots, redirect_of
+from sources.web.seeds import MOST_HOPS, Robots, Seeds, explained, read_robots, redirect_of
 
 __all__ = ["SiteSource", "open_site"]
 
@@ -215,7 +215,7 @@ class SiteSource:
         """Request the first page, and follow its redirects within the same site.
 
         Raises:
-            UsageError: the page is gone, is not to be crawled, or is on another site.
+            UsageError: the page is gone, is not to be crawled, or is on another site or not public.
             Unavailable: it can't be read.
         """
         url = self._start
@@ -229,7 +229,7 @@ class SiteSource:
                 response = await fetcher.get(url, _limit_of(sizes), validators)
                 target = redirect_of(response)
             except Unreachable as error:
-                raise Unavailable(f"{url} can't be read: {error}", "check the address") from None
+                raise explained(url, error) from None
             if target is None:
                 self._require_page(response)
                 return robots, response

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import HeadraceError, Unavailable, UsageError
-from sources import Skip
+from sources import Skip, open_source
 from sources.types import Change, SizeLimits
 from sources.web.crawl import Limits
 from sources.web.fetcher import Manners
@@ -404,7 +404,7 @@ def test_no_form_of_a_private_address_is_requested(
     assert len(PRIVATE_HOSTS.split()) >= 30
     for host in PRIVATE_HOSTS.split():
         source = open_site(f"http://{host}:{port}/docs/", manners=FAST)
-        with pytest.raises(Unavailable, match=r"is not a public address|can't be read"):
+        with pytest.raises(HeadraceError, match=r"not a (public|canonical IPv4) address"):
             source.list(LIMITS)
     assert (site.log, connected) == ([], [])
     for url in (
@@ -417,6 +417,8 @@ def test_no_form_of_a_private_address_is_requested(
         with pytest.raises(UsageError, match="is not the address of a page") as refusal:
             open_site(url)
         assert "secret" not in str(refusal.value)
+    with pytest.raises(UsageError, match="publish its pages by `headrace crawl`"):
+        open_source("https://docs.example.org/")
 
 
 def test_a_redirect_does_not_lead_into_a_private_network(site: Website) -> None:
@@ -432,7 +434,7 @@ def test_a_redirect_does_not_lead_into_a_private_network(site: Website) -> None:
             assert skipped(site, after) == {"/docs/a.html": Skip.OUTSIDE}
             assert "upsert /docs/a.html" not in changes
             site.replies["/robots.txt"] = Reply(status=302, headers={"Location": location})
-            with pytest.raises(Unavailable, match=r"robots\.txt can't be read: .* public address"):
+            with pytest.raises(UsageError, match="is not a public address; add --allow-private"):
                 crawl(site)
             del site.replies["/robots.txt"]
             site.replies["/start"] = Reply(status=302, headers={"Location": location})
