@@ -35,7 +35,6 @@ class Requested:
     path: str
     status: int
     agent: str
-    sent_bytes: int
 
 
 @dataclass
@@ -118,7 +117,7 @@ def website() -> Iterator[Website]:
             with site.counted():
                 reply = site.reply_to(self.path, self.headers.get("If-None-Match", ""))
                 agent = self.headers.get("User-Agent", "")
-                site.log.append(Requested(at, self.path, reply.status, agent, len(reply.raw)))
+                site.log.append(Requested(at, self.path, reply.status, agent))
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
