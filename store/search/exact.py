@@ -46,7 +46,16 @@ MOST_MILLISECONDS = 250
 MOST_CHUNKS = 200_000
 """Chunks after which a search ends, and is truncated."""
 
-_FIRST_BATCH = 32
+_COUNTING_SHARE = 0.08
+"""Share of the time in which further matches are counted once the passages are found."""
+
+_NARROWED_SHARE = 1 / 8
+"""Share of the chunks that have a word up to which only they are read, and not all chunks.
+
+A more frequent word fills an answer sooner than its chunks are put into path order.
+"""
+
+_FIRST_BATCH = 4
 _LARGEST_BATCH = 4_096
 _BATCH_SECONDS = 0.04
 _SMALLEST_TIMEOUT_MS = 5
@@ -122,8 +131,9 @@ class ExactMatches:
     """Result of a search.
 
     ``files``, ``matches``: numbers of documents that match and of matches, in all that was
-    searched; ``chunks``: those that were examined. ``truncated``: bounds ended the search, after
-    the document ``searched_to``. ``next``: place after which the passages begin that were left out.
+    searched; ``chunks``: those that were examined. ``truncated``: bounds ended the search, or the
+    counting after it, after the document ``searched_to``. ``next``: place after which the passages
+    begin that were left out.
     """
 
     passages: list[Passage] = field(default_factory=list)
@@ -178,8 +188,9 @@ class ExactSearch:
         """Return up to ``limit`` passages in path order, and the counts of all.
 
         With ``after``, only what follows this place is searched, and counted until the limit is
-        reached. ``context``: lines before and after each match. With ``per_file``, only the first
-        passage of each document is returned. ``seconds``: bound of time.
+        reached. Without, counting goes on for a part of the time. ``context``: lines before and
+        after each match. With ``per_file``, only the first passage of each document is returned.
+        ``seconds``: bound of time.
 
         Raises:
             UsageError: Postgres refuses the expression as too complex.
@@ -189,8 +200,9 @@ class ExactSearch:
         async with self._database.scope(generation.project_id, agent, generation.id) as connection:
             try:
                 if pattern.words and generation.recipe.tokens == TOKENS_VERSION:
-                    groups = await self._keyword.having(connection, visibility, pattern.words)
-                    run.candidates = min(groups, key=len).tolist()
+                    run.candidates = await self._keyword.narrowed(
+                        connection, visibility, pattern.words, _NARROWED_SHARE
+                    )
                 await _search(connection, run, keep_counting=after is None)
             except asyncpg.QueryCanceledError:
                 run.result.truncated = True
@@ -226,13 +238,17 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
             batch, queue = queue[:size], queue[size:]
             is_last = not queue
         if batch:
+            was_full = run.is_full
             await _search_batch(connection, run, batch)
+            if run.is_full and not was_full:
+                run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
         if is_last or (run.is_full and not keep_counting):
             return
         if monotonic() >= run.deadline or run.result.chunks >= MOST_CHUNKS:
             run.result.truncated = True
             return
-        pace = _BATCH_SECONDS / max(monotonic() - began, 1e-4)
+        time_left = min(_BATCH_SECONDS, run.deadline - monotonic())
+        pace = time_left / max(monotonic() - began, 1e-4)
         size = int(min(_LARGEST_BATCH, max(1, size * min(4.0, pace))))
 
 

@@ -109,21 +109,25 @@ class KeywordRetriever:
         places |= definitions
         return KeywordMatches(ranked, corrections, occurring, frozenset(definitions), places)
 
-    async def having(
+    async def narrowed(
         self,
         connection: asyncpg.Connection,
         visibility: Visibility,
         required: Sequence[Sequence[str]],
-    ) -> list[npt.NDArray[np.int64]]:
-        """For each group of terms, ids of the chunks that have at least one of them.
+        most: float,
+    ) -> list[int] | None:
+        """Ids of the chunks that have a term of the rarest group of terms.
 
-        Deleted and hidden chunks are included, since their words are.
+        Returns None if they are more than the share ``most`` of all chunks. Deleted and hidden
+        chunks are included, since their words are.
         """
         words = dict.fromkeys(term for group in required for term in group)
         matches = await self._read(connection, visibility, words)
-        return [
+        groups = (
             _having(matches, frozenset(term_hash(term) for term in group)) for group in required
-        ]
+        )
+        rarest = min(groups, key=len)
+        return rarest.tolist() if len(rarest) <= most * matches.chunks else None
 
     async def rarest(
         self,

@@ -115,8 +115,12 @@ def anonymous_kb(pid: int) -> int:
     return int(status.partition("RssAnon:")[2].split()[0])
 
 
-async def test_matches_are_those_of_a_plain_reading(index: Index) -> None:
+@pytest.mark.parametrize("narrowed_share", [0.0, 1.0])
+async def test_matches_are_those_of_a_plain_reading(
+    index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
+) -> None:
     """With any cuts, lines and spans equal those of Python's ``re`` on the whole lines."""
+    monkeypatch.setattr(exact, "_NARROWED_SHARE", narrowed_share)
     rng = random.Random(3)
     words = ["gate", "Gate", "sluice_gate", "gates", "mill", "(mill)", "  ", "naïve", "12", "a.b"]
     texts = {}
@@ -238,6 +242,24 @@ async def test_a_bound_ends_the_search_and_the_rest_can_be_continued(
         after = matches.next
     assert seen == [(f"d{number}", 1) for number in range(5)]
     assert rounds == 3
+
+
+async def test_a_long_count_is_cut_short_and_the_rest_can_be_continued(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the passages are found, only a part of the time is left for counting."""
+    for number in range(5):
+        await index.write(f"d{number}", f"gate {number}")
+    monkeypatch.setattr(exact, "_FIRST_BATCH", 1)
+    monkeypatch.setattr(exact, "_LARGEST_BATCH", 1)
+    counted = await find(index, "gate", limit=1)
+    assert (counted.files, counted.matches, counted.truncated) == (5, 5, False)
+    monkeypatch.setattr(exact, "_COUNTING_SHARE", 0.0)
+    first = await find(index, "gate", limit=1)
+    assert (first.files, first.matches) == (2, 2)
+    assert (first.truncated, first.searched_to) == (True, "d1")
+    rest = await find(index, "gate", after=first.next)
+    assert lines_of(first) + lines_of(rest) == [(f"d{number}", 1) for number in range(5)]
 
 
 async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
