@@ -73,16 +73,20 @@ class _Fitting:
         if needed <= options.max_width:
             yield whole
         else:
-            yield from _paragraphs(self._rows, self._leave_out)
+            yield from _paragraphs(self._rows, self._leave_out, wrap=not options.no_wrap)
 
 
-def _paragraphs(rows: Sequence[Row], leave_out: Sequence[str]) -> Iterator[RenderableType]:
+def _paragraphs(
+    rows: Sequence[Row], leave_out: Sequence[str], *, wrap: bool
+) -> Iterator[RenderableType]:
+    """Yield each row as its name and an indented line; ``Padding`` would cut one without wrap."""
     first, *others = [column for column in rows[0] if column not in leave_out]
     for row in rows:
         cells = (f"{name.replace('_', ' ')} {_cell(name, row[name])}" for name in others)
         name = first.replace("_", " ")
         yield Text(f"{name} {printable(_cell(first, row[first]))}", style="bold")
-        yield Padding(Text(printable(" · ".join(cells))), (0, 0, 0, 2))
+        text = printable(" · ".join(cells))
+        yield Padding(Text(text), (0, 0, 0, 2)) if wrap else Text(f"  {text}")
 
 
 def _table(rows: Sequence[Row], leave_out: Sequence[str]) -> Table:

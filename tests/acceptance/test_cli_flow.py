@@ -131,6 +131,8 @@ async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> Non
     report = (await cli(*prefixed)).json
     assert report["published"] == 2
     assert list(report["skipped_paths"].values()) == ["binary"]
+    listed = (await cli("source", "list", "--project", "plant")).stdout
+    assert listed.count("1 (binary 1)") == 2, listed
 
 
 async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
