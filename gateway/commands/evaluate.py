@@ -1,14 +1,15 @@
-"""``headrace eval``: retrieval quality, scored on questions with known answers."""
+"""``headrace eval``: retrieval quality, scored on questions with known answers, and compared."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from bench.evaluation import (
     DEPTH,
@@ -26,25 +27,43 @@ from bench.evaluation import Mode as EvaluatedMode
 from events.client.client import Client
 from gateway.clients import open_client, open_database
 from gateway.commands.ask import Mode
-from gateway.output import print_json, stdout
+from gateway.operations.comparison_plot import render
+from gateway.operations.paired_scores import Comparison, Difference, compare_all
+from gateway.output import print_json, printable, stderr, stdout, table
 from gateway.progress import ShowProgress, progress
 from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from runtime.errors import Conflict
+from runtime.errors import Conflict, UsageError
 from runtime.settings import Settings
 from store.generations import catalog
 from store.generations.catalog import Generation
-from store.generations.evaluations import Evaluations, QuestionScore
+from store.generations.evaluations import EvaluationRow, Evaluations, QuestionScore
 from store.generations.inventory import Inventory
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 
 __all__ = ["command"]
 
+T = TypeVar("T")
 _Scores = dict[str, dict[str, float]]
 
+_NAME_CHARACTERS = 100
 
-def command(
+
+class _DirectoryGroup(TyperGroup):
+    """Group that runs `run` if the first argument is not a command, so `eval DIR` works."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+command = typer.Typer(cls=_DirectoryGroup, rich_markup_mode=None)
+
+
+@command.command()
+def run(
     directory: Annotated[
         Path,
         typer.Argument(
@@ -55,21 +74,176 @@ def command(
     save: Annotated[
         bool, typer.Option("--save", help="Save the scores, to compare them with others.")
     ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Save the scores under this name, for `eval compare`.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Index DIR/corpus.jsonl, ask DIR/queries.jsonl, score against DIR/qrels.tsv."""
-    scores = run_client(lambda settings: _evaluate(settings, directory, mode, save=save))
+    """Index DIR/corpus.jsonl, ask DIR/queries.jsonl, score against DIR/qrels.tsv.
+
+    `headrace eval DIR` is the same.
+    """
+    if name is not None:
+        _check_name(name)
+    is_saved = save or name is not None
+    scores = run_client(
+        lambda settings: _evaluate(settings, directory, mode, save=is_saved, name=name or "")
+    )
     if json:
         print_json({name: _rounded(values) for name, values in scores.items()})
         return
-    table = Table("mode", *next(iter(scores.values())), box=None, pad_edge=False)
-    for name, values in scores.items():
-        table.add_row(name, *(f"{value:.4g}" for value in values.values()))
-    stdout().print(table)
+    shown = Table("mode", *next(iter(scores.values())), box=None, pad_edge=False)
+    for scored_mode, values in scores.items():
+        shown.add_row(scored_mode, *(f"{value:.4g}" for value in values.values()))
+    stdout().print(shown)
+
+
+@command.command("list")
+def list_saved(json: JsonOption = False) -> None:
+    """List the saved evaluations of all sets, newest first."""
+    rows = [_row(evaluation) for evaluation in _with_evaluations(Evaluations.all)]
+    if json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        stdout().print(table(rows, leave_out=["project"]))
+    else:
+        typer.echo("no saved evaluations")
+
+
+@command.command("compare")
+def compare_saved(
+    before: Annotated[str, typer.Argument(metavar="A", help="Name or id from `list`.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Name or id from `list`.")],
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg", help="Write a plot of the differences to this file."),
+    ] = None,
+    questions: Annotated[
+        int, typer.Option(help="Show this many questions that changed most.", min=0)
+    ] = 5,
+    json: JsonOption = False,
+) -> None:
+    """Compare the nDCG@10 of two saved evaluations, by set and mode.
+
+    A name stands for the newest evaluation of each set and mode that was saved under it. The
+    interval is a 95 % interval of the mean difference B - A over the questions, which are paired.
+    """
+
+    async def pair(saved: Evaluations) -> list[Comparison]:
+        return compare_all(await saved.named(before), await saved.named(after))
+
+    comparisons = _with_evaluations(pair)
+    if plot is not None:
+        _write(plot, render(comparisons, before, after))
+    if json:
+        rows = [_comparison_json(comparison, questions) for comparison in comparisons]
+        print_json({"before": before, "after": after, "comparisons": rows})
+        return
+    stdout().print(table([_comparison_row(comparison) for comparison in comparisons]))
+    for comparison in comparisons:
+        changed = comparison.changed(questions)
+        if changed:
+            typer.echo(f"\n{printable(comparison.set_name)}, {comparison.mode}: largest changes")
+            stdout().print(table([_question_row(row) for row in changed]))
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or name.isdecimal() or len(name) > _NAME_CHARACTERS:
+        raise UsageError(
+            f"{name[:40]!r} can't be the name of an evaluation",
+            f"use up to {_NAME_CHARACTERS} characters that are not only digits",
+        )
+
+
+def _with_evaluations(work: Callable[[Evaluations], Awaitable[T]]) -> T:
+    async def main(settings: Settings) -> T:
+        async with (
+            stack(settings, with_worker=False) as running,
+            open_database(running, OPERATOR) as database,
+        ):
+            return await work(Evaluations(database))
+
+    return run_client(main)
+
+
+def _row(evaluation: EvaluationRow) -> dict[str, Any]:
+    return {
+        "id": evaluation.id,
+        "name": evaluation.name or None,
+        "set": evaluation.set_name,
+        "project": evaluation.project,
+        "mode": evaluation.mode,
+        "generation": evaluation.generation,
+        "questions": evaluation.questions,
+        "ndcg@10": f"{evaluation.scores[f'ndcg@{DEPTH}']:.4f}",
+        "saved_at": evaluation.created_at.isoformat(timespec="seconds"),
+    }
+
+
+def _comparison_row(comparison: Comparison) -> dict[str, Any]:
+    low, high = comparison.interval or (None, None)
+    return {
+        "set": comparison.set_name,
+        "mode": comparison.mode,
+        "A": f"{comparison.before:.4f}",
+        "B": f"{comparison.after:.4f}",
+        "difference": f"{comparison.difference:+.4f}",
+        "95_%_interval": None if low is None else f"{low:+.4f} to {high:+.4f}",
+        "won": comparison.won,
+        "lost": comparison.lost,
+        "tied": comparison.tied,
+    }
+
+
+def _question_row(row: Difference) -> dict[str, Any]:
+    return {
+        "change": f"{row.change:+.3f}",
+        "A": f"{row.before or 0.0:.3f}",
+        "B": f"{row.after or 0.0:.3f}",
+        "question": row.text,
+    }
+
+
+def _comparison_json(comparison: Comparison, questions: int) -> dict[str, Any]:
+    interval = comparison.interval
+    return {
+        "set": comparison.set_name,
+        "mode": {"before": comparison.mode_before, "after": comparison.mode_after},
+        f"ndcg@{DEPTH}": {
+            "before": round(comparison.before, 4),
+            "after": round(comparison.after, 4),
+            "difference": round(comparison.difference, 4),
+            "interval": interval and [round(end, 4) for end in interval],
+        },
+        "won": comparison.won,
+        "lost": comparison.lost,
+        "tied": comparison.tied,
+        "changed": [
+            {
+                "id": row.question,
+                "text": row.text,
+                "before": round(row.before or 0.0, 4),
+                "after": round(row.after or 0.0, 4),
+                "uris_before": row.uris_before,
+                "uris_after": row.uris_after,
+            }
+            for row in comparison.changed(questions)
+        ],
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", "name another file"
+        ) from None
 
 
 async def _evaluate(
-    settings: Settings, directory: Path, mode: Mode | None, *, save: bool
+    settings: Settings, directory: Path, mode: Mode | None, *, save: bool, name: str
 ) -> _Scores:
     modes = MODES if mode is None else (mode.value,)
     async with stack(settings) as running, open_client(running) as client:
@@ -77,7 +251,7 @@ async def _evaluate(
             if not save:
                 return await evaluate(directory, client, modes=modes, progress=show)
             async with open_database(running, OPERATOR) as database:
-                return await _save(load(directory), client, database, modes, show)
+                return await _save(load(directory), client, database, modes, show, name)
 
 
 async def _save(
@@ -86,8 +260,9 @@ async def _save(
     database: Database,
     modes: Sequence[EvaluatedMode],
     show: ShowProgress,
+    name: str,
 ) -> _Scores:
-    """Evaluate, and save the scores of each mode.
+    """Evaluate, and save the scores of each mode under a name, which may be empty.
 
     Raises:
         Conflict: another generation became live while questions were asked; nothing is saved.
@@ -116,7 +291,10 @@ async def _save(
             "evaluate again",
         )
     for mode, values in scores.items():
-        await Evaluations(database).save(after, dataset.name, mode, values, questions[mode])
+        evaluation_id = await Evaluations(database).save(
+            after, dataset.name, mode, values, questions[mode], name
+        )
+        stderr().print(f"saved as evaluation {evaluation_id} ({mode})")
     return scores
 
 

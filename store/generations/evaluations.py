@@ -36,7 +36,7 @@ class QuestionScore:
 class EvaluationRow:
     """Scores of one set in one mode on one generation, by the names that ``headrace eval`` prints.
 
-    ``questions`` is the number of questions.
+    ``questions`` is the number of questions; ``name`` is empty if it was saved without one.
     """
 
     id: str
@@ -49,6 +49,7 @@ class EvaluationRow:
     scores: Mapping[str, float]
     questions: int
     created_at: datetime
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Evaluation:
     scores: Mapping[str, float]
     questions: Sequence[QuestionScore]
     created_at: datetime
+    name: str = ""
 
 
 class Evaluations:
@@ -84,6 +86,7 @@ class Evaluations:
         mode: str,
         scores: Mapping[str, float],
         questions: Sequence[QuestionScore],
+        name: str = "",
     ) -> str:
         """Save an evaluation of a generation; return its id."""
         async with self._database.scope(generation.project_id) as connection:
@@ -97,6 +100,7 @@ class Evaluations:
                 generation.recipe.chunking,
                 json.dumps(dict(scores)),
                 json.dumps([asdict(question) for question in questions]),
+                name,
             )
         return str(evaluation_id)
 
@@ -107,6 +111,15 @@ class Evaluations:
             UnknownProject: no such project.
         """
         [project_id] = (await self._inventory.projects(project)).values()
+        return await self._of(project, project_id)
+
+    async def all(self) -> list[EvaluationRow]:
+        """List the evaluations of all projects, newest first."""
+        projects = await self._inventory.projects()
+        rows = [row for name, number in projects.items() for row in await self._of(name, number)]
+        return sorted(rows, key=lambda row: int(row.id), reverse=True)
+
+    async def _of(self, project: str, project_id: int) -> list[EvaluationRow]:
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["list_evaluations"], project_id)
         return [EvaluationRow(**_common(row, project), questions=row["questions"]) for row in rows]
@@ -124,11 +137,42 @@ class Evaluations:
                         _QUERIES["find_evaluation"], project_id, int(evaluation_id)
                     )
                 if row is not None:
-                    questions = [QuestionScore(**score) for score in json.loads(row["questions"])]
-                    return Evaluation(**_common(row, project), questions=questions)
-        raise NotFound(
-            f"there is no evaluation {evaluation_id[:40]!r}", "`headrace eval --save` saves them"
-        )
+                    return _evaluation(row, project)
+        raise _missing(evaluation_id)
+
+    async def named(self, name: str) -> list[Evaluation]:
+        """Return the newest evaluation of each set and mode that was saved under a name.
+
+        A number is the id of a single evaluation.
+
+        Raises:
+            NotFound: no evaluation has this name or id.
+        """
+        if name.isdecimal():
+            return [await self.find(name)]
+        newest: dict[tuple[str, str], Evaluation] = {}
+        for project, project_id in (await self._inventory.projects()).items():
+            async with self._database.scope(project_id) as connection:
+                rows = await connection.fetch(_QUERIES["find_named_evaluations"], project_id, name)
+            for evaluation in (_evaluation(row, project) for row in rows):
+                key = evaluation.set_name, evaluation.mode
+                if key not in newest or int(newest[key].id) < int(evaluation.id):
+                    newest[key] = evaluation
+        if not newest:
+            raise _missing(name)
+        return list(newest.values())
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(
+        f"there is no evaluation {name[:40]!r}",
+        "`headrace eval list` lists them, and `headrace eval DIR --save` saves one",
+    )
+
+
+def _evaluation(row: Mapping[str, Any], project: str) -> Evaluation:
+    questions = [QuestionScore(**score) for score in json.loads(row["questions"])]
+    return Evaluation(**_common(row, project), questions=questions)
 
 
 def _common(row: Mapping[str, Any], project: str) -> dict[str, Any]:
@@ -142,4 +186,5 @@ def _common(row: Mapping[str, Any], project: str) -> dict[str, Any]:
         "chunking": row["chunking"],
         "scores": json.loads(row["scores"]),
         "created_at": row["created_at"],
+        "name": row["name"],
     }

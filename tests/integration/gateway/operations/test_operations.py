@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +247,7 @@ async def test_the_status_is_that_of_the_command(
 async def test_evaluations_are_saved_and_compared(
     operations: Operations, worker: Headrace, database: Database, tmp_path: Path
 ) -> None:
-    """Each mode of an evaluation is saved with the scores of its questions."""
+    """Modes are saved with the scores of their questions; names and ids are compared."""
     directory = tmp_path / "set"
     directory.mkdir()
     (directory / "corpus.jsonl").write_text(
@@ -256,7 +258,7 @@ async def test_evaluations_are_saved_and_compared(
     (directory / "qrels.tsv").write_text("query\tdocument\tgrade\nq1\theron\t1\n")
     cli = Cli(environment_of(worker.redis_url, database, tmp_path))
     printed = (await cli("eval", str(directory), "--save", "--mode", "keyword", "--json")).json
-    await cli("eval", str(directory), "--save", "--mode", "vector")
+    named = await cli("eval", str(directory), "--name", "meaning", "--mode", "vector")
     [project] = {row["project"] for row in (await operations.status())["projects"]} - {"docs"}
 
     vector, keyword = await operations.evaluations(project)
@@ -271,6 +273,30 @@ async def test_evaluations_are_saved_and_compared(
     assert await operations.evaluations("docs") == []
     with pytest.raises(NotFound, match="there is no evaluation"):
         await operations.evaluation("999")
+
+    assert f"saved as evaluation {vector.id} (vector)" in named.stderr
+    listed = (await cli("eval", "list", "--json")).stdout.splitlines()
+    assert [itemgetter("id", "name", "mode")(json.loads(line)) for line in listed] == [
+        (vector.id, "meaning", "vector"),
+        (keyword.id, None, "keyword"),
+    ]
+    plot = tmp_path / "plot.svg"
+    options = ("--json", "--plot", str(plot))
+    compared = (await cli("eval", "compare", keyword.id, "meaning", *options)).json
+    [row] = compared["comparisons"]
+    assert row["mode"] == {"before": "keyword", "after": "vector"}
+    assert row["ndcg@10"]["before"] == 1.0
+    assert row["ndcg@10"]["after"] == round(vector.scores["ndcg@10"], 4)
+    assert row["won"] + row["lost"] + row["tied"] == 1
+    assert plot.read_text().startswith("<svg")
+    printed = (await cli("eval", "compare", keyword.id, "meaning")).stdout
+    assert "keyword →" in printed
+    assert printed.splitlines()[0].startswith("set")
+    missing = await cli("eval", "compare", keyword.id, "absent")
+    assert "there is no evaluation 'absent'; `headrace eval list` lists them" in missing.line
+    for unusable in ("12", " "):
+        refused = await cli("eval", str(directory), "--name", unusable)
+        assert "can't be the name of an evaluation" in refused.line
 
 
 def test_a_child_has_the_settings_of_its_gateway(
