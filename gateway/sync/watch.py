@@ -30,14 +30,14 @@ from sources.watched import alters_folders
 
 __all__ = ["Watcher", "keep_in_step", "watch_sources"]
 
-Report = Callable[[Set[str], SyncReport], None]
+ShowReport = Callable[[Set[str], SyncReport], None]
 """Function to call after a sync, with the changed paths and the report."""
 
-QUIET_SECONDS = 0.3
-REPEATED_SECONDS = 0.8
+_QUIET_SECONDS = 0.3
+_REPEATED_SECONDS = 0.8
 """Longest wait for files that change again and again, so that they get in within two seconds."""
-LONGEST_SECONDS = 2.0
-FULL_SYNC_EVERY = timedelta(minutes=10)
+_LONGEST_SECONDS = 2.0
+_FULL_SYNC_EVERY = timedelta(minutes=10)
 """A sync without changes makes good for changes that the operating system did not report."""
 
 _STEP_MS = 50
@@ -110,7 +110,7 @@ class Watcher:
         Raises:
             UsageError: the source no longer exists, or can't be read.
         """
-        await self._wait(FULL_SYNC_EVERY.total_seconds())
+        await self._wait(_FULL_SYNC_EVERY.total_seconds())
         while self._paths and (seconds := self._due_at() - self._now()) > 0:
             await self._wait(seconds)
         paths, self._paths = self._paths, set()
@@ -127,9 +127,9 @@ class Watcher:
         self._arrived.clear()
 
     def _due_at(self) -> float:
-        repeated_at = max(self._first_at + REPEATED_SECONDS, self._grown_at + QUIET_SECONDS)
-        latest_at = self._first_at + LONGEST_SECONDS
-        return min(self._last_at + QUIET_SECONDS, repeated_at, latest_at)
+        repeated_at = max(self._first_at + _REPEATED_SECONDS, self._grown_at + _QUIET_SECONDS)
+        latest_at = self._first_at + _LONGEST_SECONDS
+        return min(self._last_at + _QUIET_SECONDS, repeated_at, latest_at)
 
     def _add(self, paths: Set[str]) -> None:
         self._last_at = self._now()
@@ -174,7 +174,7 @@ class Watcher:
 async def watch_sources(
     settings: Settings,
     requests: Sequence[SyncRequest],
-    report: Report,
+    report: ShowReport,
     note: Callable[[str], None],
     *,
     poll: bool,
@@ -218,7 +218,7 @@ async def watch_sources(
 async def _until_gone(
     watcher: Watcher,
     sync: Callable[[], Awaitable[SyncReport]],
-    report: Report,
+    report: ShowReport,
     note: Callable[[str], None],
 ) -> None:
     """Watch a source until it no longer exists; the watch of the others continues."""
@@ -231,7 +231,7 @@ async def _until_gone(
 async def keep_in_step(
     watcher: Watcher,
     sync: Callable[[], Awaitable[SyncReport]],
-    report: Report,
+    report: ShowReport,
     note: Callable[[str], None],
 ) -> NoReturn:
     """Sync after each batch of changes, until cancelled.
@@ -296,7 +296,7 @@ class _Reading:
         try:
             return not self.watched.is_noise(path)
         except UsageError:
-            # a sync too many; it raises the same error with a message for people
+            # the sync that follows raises the same error, and it is reported
             return True
 
 
