@@ -31,7 +31,7 @@ from events.models import DocumentChange, DocumentRejected, SearchResult
 from events.names import Lane
 from runtime.errors import UsageError
 
-__all__ = ["NamedDefinition", "definitions_in", "measure", "names_of"]
+__all__ = ["NamedDefinition", "definitions_in", "measure", "names_of", "row_of"]
 
 NAMES = 30
 """Names that are asked for in each repository of ``_NAMED``."""
@@ -99,23 +99,28 @@ async def measure(directories: Sequence[Path]) -> Report:
 
 
 async def _asked(client: Client, project: str, item: Mapping[str, Any]) -> tuple[Row, bool]:
-    """Ask a question; return its row, and if the first result is in a file that answers it.
-
-    The row shows the first result, and the best right one with its rank, both with their scores.
-    """
+    """Ask a question; return its row, and if the first result is in a file that answers it."""
     answer = await client.ask(project, item["question"], limit=_SHOWN, explain=True)
-    ranks = [
-        rank
-        for rank, result in enumerate(answer.results, start=1)
-        if _is_right(result, item["answers"])
-    ]
-    first = answer.results[0]
-    expected = f"{item['answers'][0]}, below {_SHOWN}"
-    if ranks:
-        expected = f"{ranks[0]}: {_described(answer.results[ranks[0] - 1])}"
-    row = Row(f"{project}: {item['question']}", _described(first), expected, ranks[:1] == [1])
     uris = {expected.partition("|")[0] for expected in item["answers"]}
-    return row, first.citation.uri in uris
+    return row_of(item, answer.results), answer.results[0].citation.uri in uris
+
+
+def row_of(item: Mapping[str, Any], results: Sequence[SearchResult]) -> Row:
+    """Return a row with the first of a question's results, and the best right one with its rank.
+
+    It is met if the first result is right.
+    """
+    ranks = [
+        rank for rank, result in enumerate(results, start=1) if _is_right(result, item["answers"])
+    ]
+    if not ranks:
+        expected = f"{item['answers'][0]}: not in the results"
+    elif ranks[0] == 1:
+        expected = "1"
+    else:
+        expected = f"{ranks[0]}: {_described(results[ranks[0] - 1])}"
+    what = f"{item['repository']}: {item['question']}"
+    return Row(what, _described(results[0]), expected, ranks[:1] == [1])
 
 
 def _described(result: SearchResult) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bench.repositories import NamedDefinition, definitions_in, names_of
+import pytest
+
+from bench.repositories import NamedDefinition, definitions_in, names_of, row_of
+from events.models import SearchResult
 
 PYTHON = """class Client:
     def send(self): ...
@@ -34,3 +37,45 @@ def test_a_name_of_several_classes_is_asked_for_with_its_class() -> None:
         "Session.send": [("src/a.py", 4)],
         "close_all": [("src/a.py", 5)],
     }
+
+
+def _result(uri: str, content: str, symbol: str | None = None) -> SearchResult:
+    citation = {"uri": uri, "start_line": 3, "end_line": 9, "symbol": symbol, "heading_path": ()}
+    return SearchResult.model_validate(
+        {
+            "chunk_id": 1,
+            "content": content,
+            "kind": "code",
+            "citation": citation,
+            "scores": {"fused": 0.5},
+            "match_type": "hybrid",
+            "explanation": "together 0.500",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("results", "expected", "met"),
+    [
+        ([("a.py", "def send(): ...", "send")], "1", True),
+        ([("a.py", "    return sent", "Client.send")], "1", True),
+        (
+            [("b.py", "def send()", None), ("a.py", "def send()", None)],
+            "2: a.py:3-9; together",
+            False,
+        ),
+        ([("a.py", "def sender(): ...", "sender")], "a.py|def send(: not in the results", False),
+    ],
+)
+def test_a_row_shows_the_first_result_and_the_right_one(
+    results: list[tuple[str, str, str | None]],
+    expected: str,
+    met: bool,
+) -> None:
+    """A result is right if it has the text in that file, or is a part of the unit."""
+    item = {"repository": "r", "question": "how?", "answers": ["a.py|def send("]}
+    row = row_of(item, [_result(*fields) for fields in results])
+    assert row.what == "r: how?"
+    assert row.figure == f"{results[0][0]}:3-9; together 0.500"
+    assert row.goal.startswith(expected)
+    assert row.met is met
