@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class WatchedTree:
     def is_noise(self, path: str) -> bool:
         """True for what is left out by its name or place, and for what editors write beside a file.
 
+        A file of rules is never noise: it counts for a listing even if its own rules leave it out.
+
         Raises:
             UsageError: the ignore rules take too long to match.
         """
@@ -51,11 +54,11 @@ class WatchedTree:
         rules = self._rules.get(folder)
         if rules is None or relative == path:
             return True
-        if relative in self._tracked:
+        if relative in self._tracked or name in _RULES_FILES:
             return False
         if _EDITORS_FILE.fullmatch(name):
             return True
-        skip = rules.skip_folder if Path(path).is_dir() else rules.skip_file
+        skip = rules.skip_folder if _is_folder(path) else rules.skip_file
         return skip(relative) is not None
 
 
@@ -98,4 +101,12 @@ class WatchedParts:
 def alters_folders(watched: Watched, path: str) -> bool:
     """True if after a change at an absolute path other folders may have to be watched."""
     is_rules_file = path.rpartition("/")[2] in _RULES_FILES
-    return is_rules_file or path in watched.folders or Path(path).is_dir()
+    return is_rules_file or path in watched.folders or _is_folder(path)
+
+
+def _is_folder(path: str) -> bool:
+    """True for a folder; a symbolic link is not one, wherever it leads, as in a listing."""
+    try:
+        return stat.S_ISDIR(Path(path).lstat().st_mode)
+    except OSError:
+        return False

@@ -67,6 +67,15 @@ def test_only_changes_of_documents_and_rules_count_in_a_directory(tmp_path: Path
     assert watched.is_noise(str(tmp_path.parent / "elsewhere.md"))
 
 
+def test_a_file_of_rules_counts_though_it_leaves_itself_out(tmp_path: Path) -> None:
+    write_files(tmp_path, {".gitignore": ".*\n", "docs/.headraceignore": "*\n", ".env": ""})
+    watched = DirectorySource(tmp_path).watched()
+    root = str(tmp_path.resolve())
+    assert not watched.is_noise(f"{root}/.gitignore")
+    assert not watched.is_noise(f"{root}/docs/.headraceignore")
+    assert watched.is_noise(f"{root}/.env")
+
+
 def test_folders_are_found_again_after_changes_that_alter_them(tmp_path: Path) -> None:
     """A new or gone folder and a changed file of rules alter them; a changed document does not."""
     write_files(tmp_path, {"a.md": "a", "docs/b.md": "b", ".gitignore": ""})
@@ -77,6 +86,10 @@ def test_folders_are_found_again_after_changes_that_alter_them(tmp_path: Path) -
     assert alters_folders(watched, f"{root}/.gitignore")
     (tmp_path / "new").mkdir()
     assert alters_folders(watched, f"{root}/new")
+    link = tmp_path / "link"
+    link.symlink_to("x" * 300)  # a target for which the operating system has only errors
+    assert not alters_folders(watched, str(link))
+    assert not watched.is_noise(str(link))
     shutil.rmtree(tmp_path / "docs")
     assert alters_folders(watched, f"{root}/docs")
     assert source.watched().folders == {root, f"{root}/new"}
