@@ -161,6 +161,11 @@ class Fetcher:
         await self._public.close()
         await self._private.close()
 
+    @property
+    def delay_seconds(self) -> float:
+        """Pause between the starts of two requests: that of the manners, or of the site."""
+        return self._delay
+
     def slow_down(self, delay_seconds: float) -> None:
         """Take over a pause that the site prescribes, if it is longer."""
         if delay_seconds > self._delay:

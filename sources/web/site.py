@@ -15,7 +15,7 @@ from typing import Any
 from yarl import URL
 
 from runtime.errors import Unavailable, UsageError
-from sources.types import Content, Details, Listing, Read, SizeLimits, Skip
+from sources.types import Content, Details, Listing, Read, SizeLimits
 from sources.web.addresses import Scope, origin_of, to_address
 from sources.web.crawl import Crawl, Limits
 from sources.web.fetcher import NO_VALIDATORS, Fetcher, Manners, Response, Unreachable
@@ -98,6 +98,7 @@ class SiteSource:
         self._stop: Callable[[], object] = lambda: None
         self._contents = _Contents()
         self._pages: Mapping[str, Page] = {}
+        self._delay_seconds = manners.delay_seconds
 
     @property
     def name(self) -> str:
@@ -153,7 +154,8 @@ class SiteSource:
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:
         """Reader of pages by their address.
 
-        Pages that the crawl has not read, because they are unchanged, are requested again.
+        Pages that the crawl has not read, because they are unchanged, are requested again, with the
+        pause of the crawl before each.
 
         Raises:
             Unavailable: a page can't be read.
@@ -199,6 +201,7 @@ class SiteSource:
                 "check the address and --scope; `headrace source delete` deletes the documents",
             )
         self._pages = crawl.pages
+        self._delay_seconds = fetcher.delay_seconds
         memory = {"scope": _described(scope), **pack_pages(crawl.remembered())}
         return replace(listing, memory=memory)
 
@@ -254,6 +257,7 @@ class SiteSource:
             )
 
     async def _read_again(self, url: URL, sizes: SizeLimits) -> tuple[Page, bytes]:
+        await asyncio.sleep(self._delay_seconds)
         try:
             async with Fetcher(self._manners) as fetcher:
                 response = await fetcher.get(url, _limit_of(sizes))
@@ -263,7 +267,7 @@ class SiteSource:
             raise FileNotFoundError(str(url))
         self._require_page(response)
         page, raw = read_page(response)
-        if page.skip in (Skip.MEDIA_TYPE, Skip.NOINDEX):
+        if page.skip is not None:  # it was a document when it was listed
             raise FileNotFoundError(str(url))
         return page, raw
 

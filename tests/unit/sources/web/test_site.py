@@ -329,7 +329,13 @@ def test_compressed_content_is_bounded(site: Website) -> None:
 
 
 def test_an_unchanged_page_whose_change_was_lost_is_read_again(site: Website) -> None:
-    """A crawl that was killed before it published has remembered pages that the index lacks."""
+    """A crawl that was killed before it published has remembered pages that the index lacks.
+
+    The pause of the site is kept, and what is no longer a document is not published.
+    """
+    site.replies["/robots.txt"] = Reply("User-agent: *\nCrawl-delay: 0.1")
+    page = site.replies["/docs/b/c.html"]
+    assert isinstance(page, Reply)
     source = opened(site)
     source.recall({}, lambda _: None, full=False)
     memory = source.list(LIMITS).memory
@@ -338,9 +344,15 @@ def test_an_unchanged_page_whose_change_was_lost_is_read_again(site: Website) ->
     site.requests()
     changes, after = crawl(site, Synced(state))
     assert changes == ALL
+    times = [line.at for line in site.log if line.path.startswith("/docs/") and line.status == 200]
+    assert len(times) == 3
+    assert times[-1] - times[0] >= 0.2
     statuses = [status for path, status in site.requests() if path == "/docs/a.html"]
     assert statuses == [304, 200]
     assert crawl(site, after)[0] == []
+    emptied = iter([Reply("", 304), Reply("<html></html>", headers=HTML)])
+    site.replies["/docs/b/c.html"] = lambda: next(emptied, page)
+    assert crawl(site, Synced(state))[0] == ALL[:2]
 
 
 def test_a_crawl_can_be_stopped(site: Website) -> None:
