@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ from pathlib import Path
 
 from runtime.errors import Unavailable
 from sources.git_process import GitFailed, run_git
+from sources.permalinks import web_address
 
 __all__ = ["update_mirror"]
 
 _PROTOCOLS = "https:http:ssh:git:file"
 _QUIET = ("-c", "gc.autoDetach=false", "-c", "credential.interactive=false")
+_USER_INFO = re.compile(r"://[^/\s]*@")
 _ALL_REFERENCES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 
 
@@ -58,6 +61,9 @@ def _fetch(folder: Path, remote: str, branch: str) -> None:
         "--no-recurse-submodules",
         "--no-write-fetch-head",
     )
+    address = web_address(remote)
+    if address is not None:  # without user and password; permanent links are made of it
+        run_git(folder, "config", "remote.origin.url", address)
     run_git(folder, *_QUIET, "fetch", *options, remote, *_ALL_REFERENCES, protocols=_PROTOCOLS)
     run_git(folder, "symbolic-ref", "HEAD", branch)
 
@@ -84,6 +90,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _unavailable(remote: str, error: GitFailed) -> Unavailable:
-    return Unavailable(
-        f"{remote} can't be fetched: {error}", "check the address, and git's credentials for it"
-    )
+    """Error without the user and password of the address: a token may be in place of the user."""
+    message = _USER_INFO.sub("://", f"{remote} can't be fetched: {error}")
+    return Unavailable(message, "check the address, and git's credentials for it")

@@ -39,6 +39,25 @@ def test_a_mirror_follows_its_remote(tmp_path: Path) -> None:
     assert not (tmp_path / "m" / "none.git").exists()
 
 
+def test_a_mirror_has_the_links_of_its_remote_and_no_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The links are those of a clone. A token in the address is neither kept nor shown."""
+    origin, mirror = create_repository(tmp_path / "origin", {"a.md": "1"}), tmp_path / "m" / "o.git"
+    origin.commit()
+    remote = "https://token-of-ana@github.example.org/docs/book.git"
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f'[url "{origin.path}"]\n  insteadOf = {remote}\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    update_mirror(mirror, remote)
+    link = "https://github.example.org/docs/book/blob/{commit}/{path}#L{start}-L{end}"
+    assert open_source(mirror).list(LIMITS).permalink_template == link
+    assert "token" not in (mirror / "config").read_text()
+    with pytest.raises(Unavailable, match=r"https://127\.0\.0\.1:1/docs/.* can't be") as refusal:
+        update_mirror(tmp_path / "other.git", "https://token-of-ana@127.0.0.1:1/docs/book.git")
+    assert "token" not in str(refusal.value)
+
+
 def test_a_mirror_runs_no_program_of_its_remote(tmp_path: Path) -> None:
     """Remotes that name a program are refused."""
     flag = tmp_path / "flag"
