@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from content.signatures import symbols_of
@@ -24,6 +25,9 @@ NAME_BONUS = 0.08
 
 TEST_MALUS = 0.1
 """Subtracted from the score of a test or an example, in cosine."""
+
+_MOST_CACHED = 16_384
+"""Names and uris whose words are kept: each question looks at those of 200 chunks."""
 
 _TEST_FOLDERS = frozenset(
     ("__tests__", "benchmarks", "examples", "spec", "specs", "test", "testing", "tests")
@@ -63,13 +67,20 @@ def adjustments(question: str, places: Mapping[int, ChunkPlace]) -> dict[int, Ad
 
 def _share_of_name(place: ChunkPlace, asked: frozenset[str]) -> float:
     """Share of the words of a unit's qualified name that a question has, 0 to 1."""
-    names = symbols_of(place.symbol) if place.is_code else ()
-    if len(names) != 1:
-        return 0.0
-    words = {term for term in terms(names[0]) if not term.startswith(EXACT)}
+    words = _words_of_name(place.symbol) if place.is_code else frozenset()
     return len(words & asked) / len(words) if words else 0.0
 
 
+@lru_cache(_MOST_CACHED)
+def _words_of_name(symbol: str | None) -> frozenset[str]:
+    """Words of the only name in a symbol; none if it has several."""
+    names = symbols_of(symbol)
+    if len(names) != 1:
+        return frozenset()
+    return frozenset(term for term in terms(names[0]) if not term.startswith(EXACT))
+
+
+@lru_cache(_MOST_CACHED)
 def is_test(uri: str) -> bool:
     """Return whether a file is a test or an example by its name or a folder."""
     path = PurePosixPath(uri)
