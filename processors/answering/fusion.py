@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -48,8 +48,7 @@ class RankedScore(NamedTuple):
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A chunk of the fused ranking, with its scores.
 
     ``score`` is comparable within one answer only. ``match_type`` names the retrievers that

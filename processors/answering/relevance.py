@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -180,7 +180,7 @@ def _ordered(
     """Most relevant first, ties in fused order."""
     values = [float(value) for value in relevances.values]
     order = sorted(range(len(compared)), key=lambda index: (-values[index], index))
-    first = [replace(compared[index], reranked=values[index]) for index in order]
+    first = [compared[index]._replace(reranked=values[index]) for index in order]
     if least is not None:
         kept = [chunk for chunk in first if (chunk.reranked or 0.0) >= least]
         return Ranked(kept, is_filtered=len(kept) < len(ranked))

@@ -122,7 +122,7 @@ async def test_an_explanation_names_both_legs() -> None:
     """An explanation gives the rank in each retriever, or that it did not find the chunk."""
     assembled = await Assembler(Rows([ROW]), _words).assemble(
         _query(explain=True),
-        [Passage(replace(_ranked(1)[0].best, adjusted=("name +0.040",)))],
+        [Passage(_ranked(1)[0].best._replace(adjusted=("name +0.040",)))],
         GENERATION,
     )
     results = assembled.results
