@@ -15,6 +15,7 @@ from sources.types import (
     SizeLimits,
     Skip,
     Source,
+    SyncOptions,
     WatchableSource,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "Source",
     "State",
     "Sync",
+    "SyncOptions",
     "WatchableSource",
     "document_changed",
     "open_source",

@@ -12,7 +12,7 @@ from pathlib import Path
 from runtime.errors import UsageError
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, Choice, IgnoreRules
-from sources.types import Content, Listing, Read, SizeLimits, Skip, Watched
+from sources.types import Content, Listing, Read, SizeLimits, Skip, SyncOptions, Watched
 from sources.watched import WatchedTree
 
 __all__ = ["DirectorySource", "Folder", "open_directory", "walk"]
@@ -48,6 +48,11 @@ class DirectorySource:
     def location(self) -> str:
         """Absolute path."""
         return str(self._root)
+
+    @property
+    def options(self) -> SyncOptions:
+        """Patterns of files to include."""
+        return SyncOptions(include=self._choice.include)
 
     def list(self, sizes: SizeLimits) -> Listing:
         """List every file up to its limit without reading any.

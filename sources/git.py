@@ -23,7 +23,7 @@ from sources.ignore_rules import (
     rule_lines,
 )
 from sources.permalinks import permalink_template
-from sources.types import Listing, Read, SizeLimits, Skip, Watched
+from sources.types import Listing, Read, SizeLimits, Skip, SyncOptions, Watched
 from sources.watched import WatchedReferences
 
 __all__ = ["GitSource", "open_git"]
@@ -86,6 +86,11 @@ class GitSource:
     def location(self) -> str:
         """Absolute path of what is synced."""
         return str(self._root / self._prefix)
+
+    @property
+    def options(self) -> SyncOptions:
+        """Patterns of files to include."""
+        return SyncOptions(include=self._choice.include)
 
     @property
     def has_work_tree(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from sources.directory import walk
@@ -14,7 +15,7 @@ from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
 from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, TrackedPaths, read_rule_lines
-from sources.types import Content, Listing, Read, SizeLimits, Skip, Watched
+from sources.types import Content, Listing, Read, SizeLimits, Skip, SyncOptions, Watched
 from sources.watched import WatchedParts, WatchedTree
 
 __all__ = ["WorkTreeSource"]
@@ -32,6 +33,11 @@ class WorkTreeSource(GitSource):
     def of(cls, source: GitSource) -> Self:
         """Build the source of a repository's work tree."""
         return cls(source._root, source._prefix, source._choice)
+
+    @property
+    def options(self) -> SyncOptions:
+        """Patterns of files to include, and the choice of the work tree."""
+        return replace(super().options, worktree=True)
 
     def list(self, sizes: SizeLimits) -> Listing:
         """List the files of the work tree without reading any.

@@ -7,11 +7,11 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from typing import Any, Self
 
-from sources.types import Skip
+from sources.types import Skip, SyncOptions
 
 __all__ = ["DELETED", "ReadFile", "State", "mark_of", "pending_of", "skip_of", "state_of"]
 
@@ -65,6 +65,7 @@ class State:
         committed_at: time of the commit in seconds since 1970.
         rules: digest of the rules that decided which files are documents.
         memory: what the source itself needs for its next listing, as a JSON object.
+        options: options of the last sync; None unless it read files of a machine.
     """
 
     files: dict[str, ReadFile] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class State:
     committed_at: int | None = None
     rules: str = ""
     memory: Mapping[str, Any] = field(default_factory=dict)
+    options: SyncOptions | None = None
 
     def resolve(
         self, applied: Collection[str], rejected: Mapping[str, str], present: Collection[str]
@@ -112,6 +114,7 @@ class State:
             "committed_at": self.committed_at,
             "rules": self.rules,
             **({"memory": _compress([json.dumps(self.memory)])} if self.memory else {}),
+            **({"options": asdict(self.options)} if self.options else {}),
         }
 
     @classmethod
@@ -128,6 +131,7 @@ class State:
             committed_at=saved["committed_at"],
             rules=saved["rules"],
             memory=_read_memory(saved.get("memory", "")),
+            options=SyncOptions.from_json(saved.get("options")),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from content.detection import SizeLimits
 
@@ -26,6 +26,7 @@ __all__ = [
     "SizeLimits",
     "Skip",
     "Source",
+    "SyncOptions",
     "WatchableSource",
     "Watched",
 ]
@@ -122,6 +123,31 @@ class AllBut:
 
     def __contains__(self, uri: object) -> bool:
         return uri not in self.uris
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOptions:
+    """Options of a sync of files, which are kept so that the sync can be repeated.
+
+    Attributes:
+        host: name of the machine of the files.
+        collections: collections of every document.
+        include: patterns of files to include that would be left out.
+        worktree: of a repository, the current files and not the committed ones.
+    """
+
+    host: str = ""
+    collections: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    worktree: bool = False
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any] | None) -> Self | None:
+        """Inverse of ``asdict``, from JSON. Returns None if nothing was saved."""
+        if saved is None:
+            return None
+        lists = {name: tuple(saved[name]) for name in ("collections", "include")}
+        return cls(saved["host"], **lists, worktree=saved["worktree"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +275,11 @@ class WatchableSource(Protocol):
     @property
     def location(self) -> str:
         """Absolute path of what is synced."""
+        ...
+
+    @property
+    def options(self) -> SyncOptions:
+        """Options of ``open_source`` with which this source was opened."""
         ...
 
     def watched(self) -> Watched:

@@ -165,6 +165,26 @@ class Sources:
             rows = await connection.fetch(_QUERIES["list"], project_id)
         return [_registered(project, row) for row in rows]
 
+    async def of_files(
+        self, project: str
+    ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any] | None]]:
+        """Repositories and directories of a project by name, with their options of the last sync.
+
+        The options are None if no sync has saved any. Empty if the project is unknown.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["of_files"], project_id)
+        sources = []
+        for row in rows:
+            values = dict(row)
+            options = values.pop("options")
+            saved = None if options is None else json.loads(options)
+            sources.append((_registered(project, values), saved))
+        return sources
+
     async def take(
         self, source: RegisteredSource, lease: timedelta, horizon: int, holder: str | None = None
     ) -> LeasedSource:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +15,7 @@ from events.client.client import Client
 from events.models import ExactCounts, Filters, Kind, QueryAnswer, first_problem
 from gateway.clients import open_client
 from gateway.failures import report
-from gateway.output import print_json, stdout
+from gateway.output import print_json, printable, stderr, stdout
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from runtime import protocol_limits
@@ -22,6 +24,7 @@ from runtime.settings import Settings
 
 if TYPE_CHECKING:
     from gateway.line_view import LinePrinter
+    from gateway.sync.refresh import Refresh
 
 __all__ = ["Group", "Mode", "command", "grep"]
 
@@ -70,8 +73,19 @@ def command(
     min_event: Annotated[
         str | None, typer.Option(help="Token of a published change that the answer must reflect.")
     ] = None,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh",
+            help="First sync what has changed in the project's repositories and directories here.",
+        ),
+    ] = False,
+    refresh_seconds: Annotated[
+        float, typer.Option(help="With --refresh: longest time that it may take.", min=0)
+    ] = 2.0,
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="With --min-event: also wait for its vectors.")
+        bool,
+        typer.Option("--vectors", help="With --min-event or --refresh: also wait for vectors."),
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
@@ -134,8 +148,12 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Ask a question and print the best results with their citations."""
-    if vectors and min_event is None:
+    if vectors and min_event is None and not refresh:
         raise UsageError("--vectors needs --min-event", "give the token of the change to wait for")
+    if refresh and min_event is not None:
+        raise UsageError(
+            "--refresh waits for the changes of its own syncs", "leave --min-event out"
+        )
     kinds = [*(kind or ()), *([Kind.CODE_EXAMPLE] if examples else [])]
     filters = _filters(
         kinds=kinds,
@@ -165,13 +183,20 @@ def command(
         "min_relevance": min_relevance,
         "timeout": duration(timeout),
     }
-    answer = run_client(lambda settings: _ask(settings, project, text, query))
-    if json:
-        print_json(answer.model_dump(mode="json", exclude_none=True))
-    else:
+    limit_of_refresh = timedelta(seconds=refresh_seconds) if refresh else None
+
+    def show(answer: QueryAnswer, refreshed: Refresh | None) -> None:
+        if json:
+            shown = answer.model_dump(mode="json", exclude_none=True)
+            print_json(shown if refreshed is None else {**shown, "refresh": asdict(refreshed)})
+            return
         from gateway.answer_view import print_answer  # noqa: PLC0415  # the terminal's library
 
         print_answer(stdout(), answer, text or "", explain=explain)
+        for note in () if refreshed is None else refreshed.notes:
+            stderr().print(printable(f"not refreshed: {note}"), markup=False)
+
+    run_client(lambda settings: _ask(settings, project, text, query, limit_of_refresh, show))
 
 
 def grep(
@@ -288,10 +313,30 @@ async def _answers(
 
 
 async def _ask(
-    settings: Settings, project: str, text: str | None, query: dict[str, Any]
-) -> QueryAnswer:
+    settings: Settings,
+    project: str,
+    text: str | None,
+    query: dict[str, Any],
+    longest_refresh: timedelta | None,
+    show: Callable[[QueryAnswer, Refresh | None], None],
+) -> None:
+    """Ask, after a refresh if it has a longest time, and show the answer.
+
+    It is shown here, because a listing of files that took too long still ends before the process.
+    """
     async with stack(settings) as running, open_client(running) as client:
-        return await client.ask(project, text, **query)
+        refreshed = None
+        if longest_refresh is not None:
+            from gateway.sync.refresh import refresh_sources  # noqa: PLC0415  # it is slow
+
+            refreshed = await refresh_sources(running, project, longest_refresh)
+            has_token = refreshed.token is not None
+            query = {
+                **query,
+                "min_event": refreshed.token,
+                "vectors": query["vectors"] and has_token,
+            }
+        show(await client.ask(project, text, **query), refreshed)
 
 
 def _filters(**conditions: Any) -> Filters:

@@ -39,6 +39,7 @@ _PRELOADED = (
     "gateway.commands.crawl",
     "gateway.commands.sync",
     "gateway.line_view",
+    "gateway.sync.refresh",
     "processors.deployment",
     "processors.recipes",
     "rich.progress",

@@ -33,6 +33,7 @@ class SyncReport:
         batch: the batch that records this sync; that of an earlier one, if nothing was published.
         older_than: the indexed commit if it is newer than the source's; then nothing is published.
         uncommitted: number of files that differ from the commit.
+        pending: tokens of changes of this and earlier syncs whose outcomes are not known yet.
         cut_by_topic: an estimate is for documents whose sentences are embedded besides the chunks.
     """
 
@@ -53,6 +54,7 @@ class SyncReport:
     older_than: str | None = None
     batch: str | None = None
     cut_by_topic: bool = False
+    pending: frozenset[str] = frozenset()
     rejected: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     skipped_paths: dict[str, str] = field(default_factory=dict)
@@ -80,7 +82,8 @@ class SyncReport:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON that the command prints."""
-        return {**vars(self), "lane": self.lane.value, "skipped": dict(self.skipped)}
+        fields = {name: field for name, field in vars(self).items() if name != "pending"}
+        return {**fields, "lane": self.lane.value, "skipped": dict(self.skipped)}
 
 
 def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -31,15 +32,20 @@ from sources import (
     Source,
     State,
     Sync,
+    SyncOptions,
+    WatchableSource,
 )
 from sources.comparison import Step
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource, source_id_of
 from store.store import Store
 
-__all__ = ["Destination", "Until", "preview_sync", "size_limits", "sync_source"]
+__all__ = ["NAMED", "Destination", "Until", "preview_sync", "size_limits", "sync_source"]
 
 T = TypeVar("T")
+
+NAMED = "name:"
+"""Prefix of the key of a source that the user has named."""
 
 _LIVE_CHANGES = 100
 """Most changes of a small sync, which is processed before bulk imports."""
@@ -89,10 +95,17 @@ class _Job:
     full: bool
     show: ShowProgress
 
+    def options(self) -> SyncOptions | None:
+        """Options to keep. Returns None if the source is not in files of this machine."""
+        if not isinstance(self.source, WatchableSource):
+            return None
+        collections = self.destination.collections
+        return replace(self.source.options, host=socket.gethostname(), collections=collections)
+
     def key(self) -> str:
         """Identity of the source; git may need a while to find it."""
         name = self.destination.source
-        return self.source.key if name is None else f"name:{name}"
+        return self.source.key if name is None else f"{NAMED}{name}"
 
     async def register(self) -> RegisteredSource:
         """Register the source; raise UsageError if its name or prefix can't be used."""
@@ -204,6 +217,8 @@ async def sync_source(
         await _finish(lease, comparison)
         await batch.end()
         report.batch = batch.id
+        pending = comparison.sync.state().pending
+        report.pending = frozenset(token for token, _ in pending.values())
     report.copy_counts(comparison.sync.report, registered.uri_prefix)
     report.uncommitted = comparison.uncommitted
     if outcomes is not None:
@@ -283,6 +298,7 @@ async def _compare(
     leased = None if lease is None else lease.leased
     state = State() if leased is None else State.from_json(leased.state)
     saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
+    state.options = job.options()
     async with _concurrently(_read_index(job, leased, state)) as index_read:
         listing = await _list(job, state)
         if leased is not None and leased.commit is not None and not job.full:

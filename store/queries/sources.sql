@@ -27,6 +27,15 @@ left join source_sizes() n on n.source_id = s.id
 where s.project_id = $1
 order by s.name
 
+-- name: of_files
+-- Sources that are read from files, with the options of their last sync.
+select
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at,
+    state -> 'options' as options
+from sources
+where project_id = $1 and kind in ('git', 'directory')
+order by name
+
 -- name: named
 -- Sources by id.
 select id, key, name, kind, location, uri_prefix, revision, commit, synced_at

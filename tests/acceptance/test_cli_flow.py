@@ -73,6 +73,37 @@ async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
     assert found["results"][0]["citation"]["symbol"] == "start_pump"
 
 
+async def test_a_question_is_asked_after_a_refresh(cli: Cli, plant: Path) -> None:
+    """Edits are found without a sync; nothing is published twice; a failure becomes a line."""
+    ask = (
+        "ask",
+        "-p",
+        "plant",
+        "sluice",
+        "--mode",
+        "keyword",
+        "--refresh",
+        "--refresh-seconds",
+        "60",
+    )
+    await cli("sync", str(plant), "-p", "plant", "--include", "*.log", "--prefix", "plant/")
+    (plant / "gate.log").write_text("The sluice is shut.")
+    (plant / ".gitignore").write_text("*.log\n")
+    answer = (await cli(*ask, "--json")).json
+    assert [result["citation"]["uri"] for result in answer["results"]] == ["plant/gate.log"]
+    refresh = answer["refresh"]
+    assert (refresh["published"], refresh["sources"], refresh["notes"]) == (2, [str(plant)], [])
+    refresh = (await cli(*ask, "--json")).json["refresh"]
+    assert (refresh["published"], refresh["deleted"], refresh.get("token")) == (0, 0, None)
+    shutil.rmtree(plant)
+    answered = await cli(*ask)
+    assert answered.code == 0
+    assert "plant/gate.log" in answered.stdout
+    assert answered.stderr.startswith(f"not refreshed: {plant}: {plant} doesn't exist")
+    refused = await cli(*ask, "--min-event", "live:0:1-0")
+    assert "--refresh waits for the changes of its own syncs" in refused.line
+
+
 async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None:
     """A second sync publishes edits only, and a removed file is no longer found."""
     sync = ("sync", str(plant), "--project", "plant", "--wait", "--json")
