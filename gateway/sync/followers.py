@@ -48,6 +48,7 @@ def _has_hooks(project: str, location: str) -> bool:
         if repository is None:
             return False
         hooks = GitHooks(repository.hooks_directory())
-        return hooks.start(shlex.join(hook_arguments(project, location)))
+        # the space ends the name of the project
+        return hooks.start(f"{shlex.join(hook_arguments(project, location))} ")
     except UsageError:
         return False
