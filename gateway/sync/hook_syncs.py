@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import structlog
@@ -45,24 +45,28 @@ class HookSyncs:
             self._tasks[name] = asyncio.create_task(self._run(name), name=f"hook {name}")
 
     async def close(self) -> None:
-        """Stop the syncs; the next delivery or sync completes them."""
+        """Stop the syncs; their deliveries count as failed, so that they may be repeated."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for callbacks in self._asked.values():
+            await _fail(callbacks)
 
     async def _run(self, name: str) -> None:
         try:
             while name in self._asked:
                 callbacks = self._asked.pop(name)
+                is_synced = False
                 try:
                     await self._sync(name)
+                    is_synced = True
                 except (HeadraceError, OSError) as error:
                     kind = type(error).__name__
                     log.warning("hook.failed", hook=name, error=kind, reason=str(error))
-                    with suppress(Unavailable):
-                        for failed in callbacks:
-                            await failed()
+                finally:
+                    if not is_synced:
+                        await _fail(callbacks)
         finally:
             del self._tasks[name]
 
@@ -81,6 +85,12 @@ class HookSyncs:
             published=report.published,
             deleted=report.deleted,
         )
+
+
+async def _fail(callbacks: Sequence[Failed]) -> None:
+    with suppress(Unavailable):
+        for failed in callbacks:
+            await failed()
 
 
 @asynccontextmanager
