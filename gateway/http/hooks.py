@@ -107,11 +107,12 @@ class Hooks:
             RateLimited: there were too many deliveries, or too many without a valid signature.
             Unavailable: Redis can't be reached.
         """
-        address = request.client.host if request.client else ""
-        await self._rates.check_failures(address)
         headers = request.headers
         host = next((host for host in _HOSTS if host.signature in headers), None)
         if host is None or not await self._is_signed(name, host, request) or _is_stale(request):
+            # checked only now: hooks of strangers come from the same addresses of a host
+            address = request.client.host if request.client else ""
+            await self._rates.check_failures(address)
             await self._rates.record_failure(address)
             raise Unauthenticated(
                 "the delivery has no valid signature, or is too old",

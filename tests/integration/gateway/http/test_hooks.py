@@ -129,6 +129,9 @@ async def test_a_delivery_of_each_host_makes_a_commit_searchable(
         assert asked == []
         assert await deliver(github("x")) == 202
         assert asked == ["docs"]
+        while await deliver(github("forged", key=other)) != 429:
+            pass  # a stranger at the same address
+        assert await deliver(github("y")) == 202
 
 
 async def test_a_delivery_that_failed_may_be_repeated(
