@@ -24,7 +24,7 @@ from sources.ignore_rules import (
     TrackedPaths,
     rule_lines,
 )
-from sources.types import Content, Listing, Read, SizeLimits, Skip
+from sources.types import Content, Listing, Read, SizeLimits, Skip, WithoutHistory
 
 __all__ = ["BucketSource", "open_bucket"]
 
@@ -71,7 +71,7 @@ def open_bucket(url: str, include: Sequence[str] = (), exclude: Sequence[str] = 
     return BucketSource(file_system, str(root).rstrip("/"), _public(url), include, exclude)
 
 
-class BucketSource:
+class BucketSource(WithoutHistory):
     """Source of a folder in a storage. Uris are paths below the folder.
 
     A file has changed if its digest or, where the storage has none, its time or size has changed.
@@ -153,21 +153,6 @@ class BucketSource:
                 unsettled.add(path)
         self._unsettled = frozenset(unsettled)
         return Listing(files, skipped, included=frozenset(filter(rules.includes, files)))
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Return False: a folder has no history."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Return 0: a folder has no commits."""
-        del listing
-        return 0
-
-    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Return no renames: a folder has no history."""
-        del commit, listing
-        return {}
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,16 @@ from pathlib import Path
 from runtime.errors import UsageError
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, Choice, IgnoreRules
-from sources.types import Content, Listing, Read, SizeLimits, Skip, SyncOptions, Watched
+from sources.types import (
+    Content,
+    Listing,
+    Read,
+    SizeLimits,
+    Skip,
+    SyncOptions,
+    Watched,
+    WithoutHistory,
+)
 from sources.watched import WatchedTree
 
 __all__ = ["DirectorySource", "Folder", "open_directory", "walk"]
@@ -25,7 +34,7 @@ def open_directory(path: Path, choice: Choice = _ALL) -> DirectorySource:
     return DirectorySource(path, choice)
 
 
-class DirectorySource:
+class DirectorySource(WithoutHistory):
     """Source of a directory. Uris are relative paths; symbolic links are never followed."""
 
     kind = "directory"
@@ -84,21 +93,6 @@ class DirectorySource:
         return WatchedTree(
             str(self._root), {folder.path: folder.rules for folder in folders if folder.is_entered}
         )
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Return False: a directory has no history."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Return 0: a directory has no commits."""
-        del listing
-        return 0
-
-    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Return no renames: a directory has no history."""
-        del commit, listing
-        return {}
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from events.models import DocumentChange, first_problem
 from runtime.errors import UsageError
 from sources.files import fingerprint_of, read_regular
-from sources.types import AllBut, Content, Details, Listing, Read, SizeLimits, Skip
+from sources.types import AllBut, Content, Details, Listing, Read, SizeLimits, Skip, WithoutHistory
 
 __all__ = ["ImportSource", "open_import"]
 
@@ -75,7 +75,7 @@ def open_import(
     )
 
 
-class ImportSource:
+class ImportSource(WithoutHistory):
     """Source of a file of JSON lines.
 
     A document has changed if its line has, or the file that the line names in ``path``.
@@ -155,21 +155,6 @@ class ImportSource:
         prune = self._prune and not skipped
         kept = frozenset[str]() if prune else AllBut.of(deleted)
         return Listing(files, skipped, kept=kept, with_details=True)
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Return False: a file has no history."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Return 0: a file has no commits."""
-        del listing
-        return 0
-
-    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Return no renames: a file has no history."""
-        del commit, listing
-        return {}
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:

@@ -29,6 +29,7 @@ __all__ = [
     "SyncOptions",
     "WatchableSource",
     "Watched",
+    "WithoutHistory",
 ]
 
 ChangeKind = Literal["upsert", "delete", "rename"]
@@ -230,6 +231,25 @@ class Source(Protocol):
     def reader(self, sizes: SizeLimits) -> AbstractContextManager[Read]:
         """Reader of single contents, which reads at most one byte more than the limit of each."""
         ...
+
+
+class WithoutHistory:
+    """Part of a source that has neither commits nor renames."""
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """Return False."""
+        del listing, commit, committed_at
+        return False
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Return 0."""
+        del listing
+        return 0
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """Return no renames."""
+        del commit, listing
+        return {}
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from typing import Any
 from yarl import URL
 
 from runtime.errors import Unavailable, UsageError
-from sources.types import Content, Details, Listing, Read, SizeLimits
+from sources.types import Content, Details, Listing, Read, SizeLimits, WithoutHistory
 from sources.web.addresses import Scope, origin_of, to_address
 from sources.web.crawl import Crawl, Limits
 from sources.web.fetcher import NO_VALIDATORS, Fetcher, Manners, Response, Unreachable
@@ -64,7 +64,7 @@ def open_site(
     return SiteSource(start, scope, tuple(exclude), limits or Limits(), manners)
 
 
-class SiteSource:
+class SiteSource(WithoutHistory):
     """Source of the pages of a site. Uris are their addresses.
 
     A page has changed if the server says so and its text has changed too. Listing it is a crawl.
@@ -134,21 +134,6 @@ class SiteSource:
             return asyncio.run(self._crawl(sizes))
         except asyncio.CancelledError:
             raise Unavailable("the crawl was stopped", "crawl again") from None
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Return False: a site has no history."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Return 0: a site has no commits."""
-        del listing
-        return 0
-
-    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Return no renames: a site has no history."""
-        del commit, listing
-        return {}
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:

@@ -20,7 +20,7 @@ from sources import (
     Sync,
     open_source,
 )
-from sources.types import Content, Read, SizeLimits
+from sources.types import Content, Read, SizeLimits, WithoutHistory
 
 __all__ = ["LIMITS", "LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
 
@@ -42,7 +42,7 @@ NOTHING = Synced()
 
 
 @dataclass(frozen=True)
-class MemorySource:
+class MemorySource(WithoutHistory):
     """Files by uri, with their text as fingerprint; ``similar``: old uri by new uri."""
 
     files: Mapping[str, str]
@@ -56,16 +56,6 @@ class MemorySource:
         """All files."""
         del sizes
         return Listing(dict(self.files), {})
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Always false."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Always 0."""
-        del listing
-        return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """Renames as given."""
