@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # `tools/list` must not wait for these imports
     from store.views.listing import DocumentRow
 
 __all__ = [
+    "NOT_HERE",
     "Access",
     "Backend",
     "Change",
@@ -24,6 +25,7 @@ __all__ = [
     "Page",
     "Progress",
     "ProjectStatus",
+    "Refreshed",
     "Text",
     "access_of",
 ]
@@ -88,8 +90,26 @@ class ProjectStatus:
     freshness_p99_ms: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """Result of a refresh: the token to wait for, or None, and reasons why it is incomplete."""
+
+    token: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+NOT_HERE = Refreshed(notes=("this server does not read the files of the sources",))
+"""Refresh of a backend that is not on the machine of the sources, as far as it knows."""
+
+Refresh = Callable[[str], Awaitable[Refreshed]]
+"""Syncs the sources of a project that this machine has."""
+
+
 class Backend(Protocol):
     """Operations that the tools call. Each raises HeadraceError if it fails."""
+
+    async def refresh(self, project: str) -> Refreshed:
+        """Sync what has changed in the sources of this machine, for a short time."""
 
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Return the answer to a question."""
@@ -145,11 +165,28 @@ def access_of(caller: Caller, knowledge: Knowledge) -> Access:
 
 
 class KnowledgeBackend:
-    """The deployment that this process is connected to, for one caller."""
+    """The deployment that this process is connected to, for one caller.
 
-    def __init__(self, caller: Caller, knowledge: Knowledge) -> None:
+    ``refresh`` is None if the caller may be on another machine than the sources.
+    """
+
+    def __init__(
+        self, caller: Caller, knowledge: Knowledge, refresh: Refresh | None = None
+    ) -> None:
         self._caller = caller
         self._knowledge = knowledge
+        self._refresh = refresh
+
+    async def refresh(self, project: str) -> Refreshed:
+        """Sync the sources of this machine, if the caller may publish."""
+        from gateway.auth.callers import Right  # noqa: PLC0415
+
+        if self._refresh is None:
+            return NOT_HERE
+        if Right.PUBLISH not in self._caller.rights:
+            return Refreshed(notes=("this server may not publish",))
+        self._caller.scope(project)
+        return await self._refresh(project)
 
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Ask a question through the streams."""

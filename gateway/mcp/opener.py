@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gateway.mcp.backends import Access, Backend, KnowledgeBackend, Progress
+from gateway.mcp.backends import Access, Backend, KnowledgeBackend, Progress, Refreshed
 
 if TYPE_CHECKING:
     from runtime.settings import Settings
@@ -136,7 +136,13 @@ class Opener:
         async with stack(running) as ready, open_gateway(ready) as (client, database):
             batches = Batches(database, projects_of(database, ready))
             knowledge = Knowledge(client, Listing(database), batches, ready.gateway)
-            yield KnowledgeBackend(caller, knowledge)
+
+            async def refresh(project: str) -> Refreshed:
+                module = await asyncio.to_thread(import_module, "gateway.sync.refresh")
+                refreshed = await module.refresh_sources(ready, project)
+                return Refreshed(refreshed.token, tuple(refreshed.notes))
+
+            yield KnowledgeBackend(caller, knowledge, refresh)
 
     async def _running(self, settings: Settings) -> Settings:
         """Settings with running servers; starts `up` if there are none.

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gateway.mcp import tools
-from gateway.mcp.backends import OUTCOME_WAIT, Change, Document, Page, ProjectStatus, Text
+from gateway.mcp.backends import (
+    NOT_HERE,
+    OUTCOME_WAIT,
+    Change,
+    Document,
+    Page,
+    ProjectStatus,
+    Refreshed,
+    Text,
+)
 from runtime.errors import HeadraceError, Unavailable
 
 if TYPE_CHECKING:
@@ -59,6 +68,11 @@ class RemoteBackend:
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
+
+    async def refresh(self, project: str) -> Refreshed:
+        """Sync nothing: the gateway may be on another machine than the sources."""
+        del project
+        return NOT_HERE
 
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Ask a question."""

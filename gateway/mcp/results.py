@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,40}", re.ASCII)
 _ROUND = 4
 _LONGEST_NAME = 200
 _SMALL_SHARE = 5
+_MOST_NOTES = 3
 Object = dict[str, Any]
 
 
@@ -79,12 +80,16 @@ def tokens(text: str) -> int:
 
 
 def answer_object(
-    answer: QueryAnswer, max_tokens: int, empty: ProjectStatus | None = None
+    answer: QueryAnswer,
+    max_tokens: int,
+    empty: ProjectStatus | None = None,
+    not_refreshed: Sequence[str] = (),
 ) -> Object:
     """Object for the answer to a question.
 
     The passages that do not fit are cut at line ends, the last ones first; each has the call that
-    shows its rest. ``empty`` is the status of the project if there are no results.
+    shows its rest. ``empty`` is the status of the project if there are no results,
+    ``not_refreshed`` has the reasons why a refresh is incomplete.
 
     Raises:
         UsageError: not even a single citation fits.
@@ -92,6 +97,8 @@ def answer_object(
     head: Object = {"project": answer.project, "stale": answer.stale}
     if answer.degraded:
         head |= {"degraded": list(answer.degraded), "coverage": round(answer.coverage, _ROUND)}
+    if not_refreshed:
+        head["not_refreshed"] = _short_notes(not_refreshed, max_tokens // _SMALL_SHARE)
     if answer.weak:
         head["weak"] = True
     if answer.corrections:
@@ -123,6 +130,14 @@ def answer_object(
     build_last = partial(build, count, with_places=_fits(build(count, 0), max_tokens))
     size = _most(lambda size: _fits(build_last(size), max_tokens), size)
     return _checked(build_last(size), max_tokens)
+
+
+def _short_notes(notes: Sequence[str], max_tokens: int) -> list[str]:
+    """The first notes, cut, or their number if they do not fit."""
+    shown = [_line(note[:_LONGEST_NAME]) for note in notes[:_MOST_NOTES]]
+    if tokens("".join(shown)) <= max_tokens:
+        return shown
+    return [f"{len(notes)} reasons; `headrace ask --refresh` prints them"]
 
 
 def _passage(
@@ -325,6 +340,7 @@ def _notes(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "stale: the change of min_event is not indexed yet"
     if "degraded" in shown:
         yield f"degraded: {', '.join(shown['degraded'])}; coverage: {shown['coverage']:g}"
+    yield from (f"not refreshed: {note}" for note in shown.get("not_refreshed", ()))
     if "weak" in shown:
         yield "weak: nothing in this project seems to answer this"
     if "corrections" in shown:

@@ -392,8 +392,17 @@ async def _run(backend: Backend, arguments: tools.Arguments) -> results.Object:
 
 
 async def _search(backend: Backend, search: tools.Search) -> results.Object:
-    from runtime.errors import HeadraceError  # noqa: PLC0415  # `tools/list` must not wait for it
+    from runtime.errors import HeadraceError, UsageError  # noqa: PLC0415  # `tools/list` must not wait for it
 
+    notes: tuple[str, ...] = ()
+    if search.refresh:
+        if search.min_event:
+            raise UsageError(
+                "refresh waits for the changes of its own syncs", "leave min_event out"
+            )
+        refreshed = await backend.refresh(search.project)
+        search = search.model_copy(update={"min_event": refreshed.token or ""})
+        notes = refreshed.notes
     answer = await backend.search(search)
     status = None
     if not answer.results:
@@ -401,7 +410,7 @@ async def _search(backend: Backend, search: tools.Search) -> results.Object:
             status = await backend.status(search.project)
         except HeadraceError:
             status = None  # the key may not read; the answer is complete without it
-    return results.answer_object(answer, search.max_tokens, status)
+    return results.answer_object(answer, search.max_tokens, status, notes)
 
 
 async def _list(backend: Backend, listed: tools.List) -> results.Object:

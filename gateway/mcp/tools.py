@@ -84,6 +84,7 @@ class Search(Arguments):
     min_event: Annotated[
         str, Field(max_length=128, description="Token of a change to wait for.")
     ] = ""
+    refresh: Annotated[bool, Field(description="First sync changed files.")] = False
     max_tokens: MaxTokens = 5_000
 
 

@@ -85,6 +85,30 @@ async def test_a_note_is_remembered_found_opened_and_forgotten(
         assert "no documents yet" in empty["note"]
 
 
+async def test_a_search_refreshes_the_files_of_this_machine(
+    redis_url: str, database: Database, tmp_path: Path
+) -> None:
+    """An edit is found without a sync, unless the tools may not publish."""
+    environment = environment_of(redis_url, database, tmp_path / "home")
+    (tmp_path / "docs").mkdir()
+    note = tmp_path / "docs" / "note.md"
+    note.write_text("Herons nest in March.")
+    async with headrace(redis_url, database):
+        await Cli(environment)("sync", str(note.parent))
+        note.write_text("Swans nest in April.")
+        search = {"query": "swans", "mode": "keyword", "refresh": True}
+        async with Client(started(environment, "--read-only")) as client:
+            shown = await call(client, "search", **search)
+            assert shown["not_refreshed"] == ["this server may not publish"]
+        async with Client(started(environment)) as client:
+
+            async def finds() -> bool:
+                results = (await call(client, "search", **search))["results"]
+                return [passage["content"] for passage in results] == ["Swans nest in April."]
+
+            await eventually(finds, "the edit is found", timeout=30)
+
+
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize("server", ["servers", "gateway"])
 async def test_resources_and_results_without_the_structured_part(

@@ -22,7 +22,16 @@ from events.models import (
 )
 from gateway.mcp import tools
 from gateway.mcp.application import McpApp
-from gateway.mcp.backends import Access, Backend, Change, Document, Page, Progress, ProjectStatus
+from gateway.mcp.backends import (
+    Access,
+    Backend,
+    Change,
+    Document,
+    Page,
+    Progress,
+    ProjectStatus,
+    Refreshed,
+)
 from gateway.mcp.backends import Text as Lines
 from runtime.errors import NotFound, Unauthenticated
 from tests.support.waiting import eventually
@@ -102,9 +111,16 @@ class FixedBackend:
         self.answer = answer or answer_of(("docs/herons.md", "Herons nest in March."))
         self.texts = {"docs/herons.md": "Herons nest in March.\nSwans nest in April."}
         self.kind = "markdown"
+        self.refreshed = Refreshed("live:0:3-0", ("docs: the sync did not end within 2 s",))
+        self.searches: list[tools.Search] = []
+
+    async def refresh(self, project: str) -> Refreshed:
+        """Return a fixed token and note."""
+        return self.refreshed
 
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Return the fixed answer."""
+        self.searches.append(search)
         return self.answer
 
     async def read(self, project: str, uri: str, first: int, last: int | None) -> Lines:

@@ -15,7 +15,7 @@ from mcp_types import ResourceTemplateReference, TextResourceContents
 
 from gateway.auth.callers import Right
 from gateway.mcp import tools
-from gateway.mcp.backends import Backend, KnowledgeBackend
+from gateway.mcp.backends import NOT_HERE, Backend, KnowledgeBackend
 from gateway.mcp.remote import open_remote
 from gateway.mcp.resources import TEMPLATES, Address, complete, read
 from runtime.errors import HeadraceError
@@ -133,6 +133,7 @@ async def test_a_gateway_and_a_database_give_the_same(
         documents = [*page.documents, *[await backend.document("docs", uri) for uri in texts]]
         facts: list[Any] = [(row.uri, row.kind, row.title, row.lines) for row in documents]
         facts.append(await complete(backend, "docs", "birds/"))
+        assert (await backend.refresh("docs")) == NOT_HERE, "a gateway does not read the files"
         facts += [await read(backend, Address("docs", uri, 1, 2), "asked") for uri in texts]
         for project, uri in (("docs", "none.md"), ("other", "birds/theirs.md")):
             with pytest.raises(HeadraceError) as refused:

@@ -48,9 +48,11 @@ def test_an_answer_fits_its_budget(seed: int) -> None:
     random_numbers = random.Random(seed)
     answer = random_answer(random_numbers)
     budget = random_numbers.choice(BUDGETS)
-    shown = results.answer_object(answer, budget)
+    notes = ["日本語\n" * random_numbers.randrange(100)] * random_numbers.randrange(5)
+    shown = results.answer_object(answer, budget, not_refreshed=notes)
     assert results.tokens(packed(shown)) <= budget
     assert results.tokens(results.render(shown)) <= budget
+    assert ("not_refreshed" in shown) == bool(notes)
     assert_same(shown)
     for passage, result in zip(shown["results"], answer.results, strict=False):
         assert result.content.startswith(passage["content"])

@@ -65,6 +65,11 @@ async def test_every_tool(era: str) -> None:
 
         [passage] = (await call(client, "search", query="herons"))["results"]
         assert passage["where"] == "docs/herons.md:10-10"
+        answer = await call(client, "search", query="herons", refresh=True)
+        assert answer["not_refreshed"] == list(backend.refreshed.notes)
+        assert [search.min_event for search in backend.searches] == ["", "live:0:3-0"]
+        both = {"refresh": True, "min_event": "live:0:1-0"}
+        assert (await call(client, "search", **both))["error"]["remedy"] == "leave min_event out"
         assert (await call(client, "read", uri="docs/herons.md", start_line=2))["content"] == (
             "Swans nest in April."
         )
