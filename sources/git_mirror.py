@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
+from typing import IO
 
 from runtime.errors import Unavailable
 from sources.git_process import GitFailed, run_git
@@ -17,11 +19,12 @@ __all__ = ["update_mirror"]
 
 _PROTOCOLS = "https:http:ssh:git:file"
 _QUIET = ("-c", "gc.autoDetach=false", "-c", "credential.interactive=false")
+_LOCK_SECONDS = 0.1
 _USER_INFO = re.compile(r"://[^/\s]*@")
 _ALL_REFERENCES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 
 
-def update_mirror(folder: Path, remote: str) -> None:
+def update_mirror(folder: Path, remote: str, stop: Event) -> None:
     """Fetch the branches and tags of a repository into a bare one, which is created if needed.
 
     Its HEAD becomes that of the remote. A mirror that a killed process has left damaged is fetched
@@ -30,27 +33,30 @@ def update_mirror(folder: Path, remote: str) -> None:
     Args:
         folder: folder of the mirror; one process at a time works in it.
         remote: URL or path of the repository. It must not begin with ``-``.
+        stop: event that ends the update soon after it is set.
 
     Raises:
-        Unavailable: the remote can't be read.
+        Unavailable: the remote can't be read, or ``stop`` was set.
         UsageError: git is not installed, or takes too long.
     """
-    with _alone_in(folder):
+    with _alone_in(folder, remote, stop):
         try:
-            branch = _default_branch(folder.parent, remote)
+            branch = _default_branch(folder.parent, remote, stop)
         except GitFailed as error:
             raise _unavailable(remote, error) from None
         try:
-            _fetch(folder, remote, branch)
-        except GitFailed:
+            _fetch(folder, remote, branch, stop)
+        except GitFailed as error:
+            if stop.is_set():
+                raise _unavailable(remote, error) from None
             shutil.rmtree(folder, ignore_errors=True)
             try:
-                _fetch(folder, remote, branch)
-            except GitFailed as error:
-                raise _unavailable(remote, error) from None
+                _fetch(folder, remote, branch, stop)
+            except GitFailed as second:
+                raise _unavailable(remote, second) from None
 
 
-def _fetch(folder: Path, remote: str, branch: str) -> None:
+def _fetch(folder: Path, remote: str, branch: str, stop: Event) -> None:
     if not (folder / "HEAD").exists():
         folder.mkdir(parents=True, exist_ok=True)
         run_git(folder, "init", "--quiet", "--bare", "--template=")
@@ -64,15 +70,15 @@ def _fetch(folder: Path, remote: str, branch: str) -> None:
     address = web_address(remote)
     if address is not None:  # without user and password; permanent links are made of it
         run_git(folder, "config", "remote.origin.url", address)
-    run_git(folder, *_QUIET, "fetch", *options, remote, *_ALL_REFERENCES, protocols=_PROTOCOLS)
+    arguments = (*_QUIET, "fetch", *options, remote, *_ALL_REFERENCES)
+    run_git(folder, *arguments, protocols=_PROTOCOLS, stop=stop)
     run_git(folder, "symbolic-ref", "HEAD", branch)
 
 
-def _default_branch(directory: Path, remote: str) -> str:
+def _default_branch(directory: Path, remote: str, stop: Event) -> str:
     """Reference to which HEAD of a remote points, such as ``refs/heads/main``."""
-    output = run_git(
-        directory, *_QUIET, "ls-remote", "--symref", "--", remote, "HEAD", protocols=_PROTOCOLS
-    )
+    arguments = (*_QUIET, "ls-remote", "--symref", "--", remote, "HEAD")
+    output = run_git(directory, *arguments, protocols=_PROTOCOLS, stop=stop)
     for line in output.decode(errors="replace").splitlines():
         target, _, name = line.partition("\t")
         if target.startswith("ref: refs/heads/") and name == "HEAD":
@@ -81,12 +87,23 @@ def _default_branch(directory: Path, remote: str) -> str:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _alone_in(folder: Path, remote: str, stop: Event) -> Iterator[None]:
     """Wait until no other process works in the folder."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        while not _lock(lock):
+            if stop.wait(_LOCK_SECONDS):
+                raise _unavailable(remote, GitFailed("another process fetches it"))
         yield
+
+
+def _lock(lock: IO[str]) -> bool:
+    """Lock a file; returns False if another process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _unavailable(remote: str, error: GitFailed) -> Unavailable:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from select import select
 from tempfile import TemporaryFile
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 from typing import IO
 
 from runtime.errors import UsageError
@@ -63,6 +63,7 @@ LARGEST_OUTPUT_BYTES = 128 * 2**20
 """Limit for one listing, about a million files. A few kilobytes of objects can name billions."""
 
 LONGEST_WAIT = timedelta(minutes=5)
+_STOP_SECONDS = 0.1
 _ERROR_TEXT_BYTES = 4096
 _UNEXPECTED_END = (
     "git ended while reading",
@@ -75,7 +76,11 @@ class GitFailed(Exception):
 
 
 def run_git(
-    directory: Path, *arguments: str, own_settings: bool = False, protocols: str = "none"
+    directory: Path,
+    *arguments: str,
+    own_settings: bool = False,
+    protocols: str = "none",
+    stop: Event | None = None,
 ) -> bytes:
     """Run git and return its output.
 
@@ -84,9 +89,10 @@ def run_git(
         arguments: command of git and its arguments.
         own_settings: use the settings of the user and the system, and the hooks that they name.
         protocols: protocols to other repositories that git may use, separated by colons.
+        stop: event that ends git soon after it is set.
 
     Raises:
-        GitFailed: git ended with an error.
+        GitFailed: git ended with an error, or by ``stop``.
         UsageError: git is not installed, its output is too large, or it takes too long; a hostile
             repository may be built to exhaust memory or to block its reader.
     """
@@ -102,6 +108,7 @@ def run_git(
             stderr=errors,
         ) as process,
         _time_limit(process, directory),
+        _killed_by(stop, process),
     ):
         output = process.stdout.read(LARGEST_OUTPUT_BYTES + 1) if process.stdout else b""
         if len(output) > LARGEST_OUTPUT_BYTES:
@@ -137,6 +144,27 @@ def _time_limit(process: subprocess.Popen[bytes], directory: Path) -> Iterator[N
         timer.cancel()
     if timed_out.is_set():
         raise _timeout_error(directory)
+
+
+@contextmanager
+def _killed_by(stop: Event | None, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    if stop is None:
+        yield
+        return
+    ended = Event()
+
+    def kill() -> None:
+        while not ended.wait(_STOP_SECONDS):
+            if stop.is_set():
+                process.kill()
+
+    thread = Thread(target=kill, name="git", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _timeout_error(directory: Path) -> UsageError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from threading import Event
 
 import structlog
 
@@ -73,7 +74,11 @@ class HookSyncs:
     async def _sync(self, name: str) -> None:
         hook = self._hooks[name]
         mirror = self._settings.home_directory / _FOLDER / f"{name}.git"
-        await asyncio.to_thread(update_mirror, mirror, hook.repository)
+        stop = Event()
+        try:
+            await asyncio.to_thread(update_mirror, mirror, hook.repository, stop)
+        finally:
+            stop.set()  # the process waits for its threads at its end
         destination = Destination(hook.project, hook.collections, prefix=hook.prefix)
         request = SyncRequest(lambda _: open_source(mirror), destination)
         source = await asyncio.to_thread(request.open, self._settings)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import fcntl
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -11,6 +15,10 @@ from tests.support.repositories import create_repository
 from tests.support.syncs import LIMITS
 
 
+def update(folder: Path, remote: str) -> None:
+    update_mirror(folder, remote, Event())
+
+
 def test_a_mirror_follows_its_remote(tmp_path: Path) -> None:
     """New commits, a rewritten history and another default branch are those of the mirror too."""
     origin, mirror = create_repository(tmp_path / "origin", {"a.md": "1"}), tmp_path / "m" / "o.git"
@@ -18,7 +26,7 @@ def test_a_mirror_follows_its_remote(tmp_path: Path) -> None:
     origin.commit()
 
     def files() -> set[str]:
-        update_mirror(mirror, remote)
+        update(mirror, remote)
         return set(open_source(mirror).list(LIMITS).files)
 
     assert files() == {"a.md"}
@@ -35,7 +43,7 @@ def test_a_mirror_follows_its_remote(tmp_path: Path) -> None:
     (mirror / "refs" / "heads" / "other.lock").touch()
     assert files() == {"a.md", "c.md", "d.md"}
     with pytest.raises(Unavailable, match="can't be fetched"):
-        update_mirror(tmp_path / "m" / "none.git", str(tmp_path / "none"))
+        update(tmp_path / "m" / "none.git", str(tmp_path / "none"))
     assert not (tmp_path / "m" / "none.git").exists()
 
 
@@ -49,12 +57,12 @@ def test_a_mirror_has_the_links_of_its_remote_and_no_credentials(
     settings = tmp_path / "gitconfig"
     settings.write_text(f'[url "{origin.path}"]\n  insteadOf = {remote}\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
-    update_mirror(mirror, remote)
+    update(mirror, remote)
     link = "https://github.example.org/docs/book/blob/{commit}/{path}#L{start}-L{end}"
     assert open_source(mirror).list(LIMITS).permalink_template == link
     assert "token" not in (mirror / "config").read_text()
     with pytest.raises(Unavailable, match=r"https://127\.0\.0\.1:1/docs/.* can't be") as refusal:
-        update_mirror(tmp_path / "other.git", "https://token-of-ana@127.0.0.1:1/docs/book.git")
+        update(tmp_path / "other.git", "https://token-of-ana@127.0.0.1:1/docs/book.git")
     assert "token" not in str(refusal.value)
 
 
@@ -62,5 +70,22 @@ def test_a_mirror_runs_no_program_of_its_remote(tmp_path: Path) -> None:
     """Remotes that name a program are refused."""
     flag = tmp_path / "flag"
     with pytest.raises(Unavailable, match="can't be fetched"):
-        update_mirror(tmp_path / "o.git", f"ext::sh -c touch% {flag}")
+        update(tmp_path / "o.git", f"ext::sh -c touch% {flag}")
     assert not flag.exists()
+
+
+def test_an_update_can_be_stopped(tmp_path: Path) -> None:
+    """It ends while it waits for a host that does not respond, or for another update."""
+    stop = Event()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+        remote = f"git://127.0.0.1:{server.getsockname()[1]}/book"
+        update = threads.submit(update_mirror, tmp_path / "o.git", remote, stop)
+        connection, _ = server.accept()
+        with connection:
+            stop.set()
+            with pytest.raises(Unavailable, match="can't be fetched"):
+                update.result()
+        with (tmp_path / "o.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(Unavailable, match="another process fetches it"):
+                update_mirror(tmp_path / "o.git", remote, stop)
