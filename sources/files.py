@@ -7,12 +7,23 @@ import os
 import re
 import stat
 import time
+import weakref
+from collections import defaultdict
 from pathlib import Path
+from tempfile import mkstemp
 from typing import BinaryIO
 
 from sources.types import Content, Skip
 
-__all__ = ["fingerprint_of", "read_marked", "read_regular", "to_shown", "to_text", "to_uri"]
+__all__ = [
+    "ContentFile",
+    "fingerprint_of",
+    "read_marked",
+    "read_regular",
+    "to_shown",
+    "to_text",
+    "to_uri",
+]
 
 _SETTLED_NANOSECONDS = 2 * 10**9
 """Longest tick of a file system's clock; within a tick, a file can change unnoticed."""
@@ -22,6 +33,37 @@ _COOKIE = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|%|--|<!--).*?coding[:=][ \t]*([-\
 _COOKIE_LINES = 2
 _LONGEST_BYTES = 2048
 """Longest uri of an event."""
+
+
+class ContentFile:
+    """Contents by name in a file without a name, which ends with this object."""
+
+    def __init__(self) -> None:
+        self._descriptor, path = mkstemp(prefix="headrace-")
+        Path(path).unlink()
+        weakref.finalize(self, os.close, self._descriptor)
+        self._parts: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._size = 0
+
+    def keep(self, name: str, raw: bytes) -> None:
+        """Write a content in place of an earlier one."""
+        self._parts.pop(name, None)
+        self.add(name, raw)
+
+    def add(self, name: str, raw: bytes) -> None:
+        """Write a further part of a content."""
+        self._parts[name].append((self._size, len(raw)))
+        self._size += len(raw)
+        unwritten = memoryview(raw)
+        while unwritten:
+            unwritten = unwritten[os.write(self._descriptor, unwritten) :]
+
+    def read(self, name: str) -> bytes | None:
+        """Read the parts of a content; returns None if none was written."""
+        if name not in self._parts:
+            return None
+        parts = (os.pread(self._descriptor, size, start) for start, size in self._parts[name])
+        return b"".join(parts)
 
 
 def fingerprint_of(status: os.stat_result) -> str:

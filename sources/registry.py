@@ -52,6 +52,11 @@ def open_source(
             "--exclude is for URLs", "write the patterns into a .headraceignore in the directory"
         )
     path = Path(location).expanduser()
+    if str(location).startswith("github:") and not path.exists():
+        raise UsageError(
+            f"{location!s:.100} is not a directory",
+            "publish issues and pull requests by `headrace github OWNER/NAME`",
+        )
     if not path.exists():
         raise UsageError(f"{path} doesn't exist", "name a git repository or a directory")
     if not path.is_dir():

@@ -1,7 +1,8 @@
-"""``headrace crawl``: publish the pages of a web site."""
+"""``headrace crawl`` and ``github``: publish the pages of a web site, and threads of GitHub."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -15,12 +16,17 @@ from gateway.commands.sync import (
     WaitOption,
     publish_source,
 )
-from gateway.session import CollectionOption, JsonOption, PrefixOption, ProjectOption
+from gateway.session import (
+    CollectionOption,
+    JsonOption,
+    PrefixOption,
+    ProjectOption,
+)
 from gateway.sync.sync import Destination
 from runtime.settings import Settings
 from sources import Source
 
-__all__ = ["command"]
+__all__ = ["command", "github"]
 
 _MEGABYTE = 10**6
 
@@ -89,6 +95,73 @@ def command(
             exclude=exclude or (),
             limits=Limits(limit, limit_mb * _MEGABYTE),
             manners=Manners(delay, contact),
+            allow_private=allow_private,
+        )
+
+    publish_source(
+        opened,
+        Destination(project, tuple(collection or ()), lane, source, prefix),
+        full=full,
+        dry_run=dry_run,
+        skipped=skipped,
+        wait=wait,
+        vectors=vectors,
+        json=json,
+    )
+
+
+def github(
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Name of a repository.")],
+    project: ProjectOption = "default",
+    collection: CollectionOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Name that identifies the source; default: the address of OWNER/NAME."),
+    ] = None,
+    prefix: PrefixOption = None,
+    issues: Annotated[bool, typer.Option(help="Publish issues.")] = True,
+    pulls: Annotated[bool, typer.Option(help="Publish pull requests.")] = True,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="List all threads, to find deleted ones; default: once a day."
+        ),
+    ] = False,
+    allow_private: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private",
+            help="The host of GITHUB_API_URL may be in a private network or on this machine.",
+        ),
+    ] = False,
+    lane: LaneOption = None,
+    full: FullOption = False,
+    dry_run: DryRunOption = False,
+    skipped: SkippedOption = False,
+    wait: WaitOption = False,
+    vectors: VectorsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Publish new and changed issues and pull requests of GitHub, and delete those that are gone.
+
+    Each thread is a conversation with its comments and those of its reviews. GITHUB_TOKEN is the
+    token to read with, and GITHUB_API_URL the address of another server than GitHub's own. The
+    next sync reads only threads that have changed: see docs/how-to/sync.md.
+    """
+
+    def opened(_settings: Settings) -> Source:
+        # imported lazily, because the libraries of the web are slow to import
+        from sources.github.repository import (  # noqa: PLC0415
+            DEFAULT_API,
+            ThreadChoice,
+            open_github,
+        )
+
+        return open_github(
+            repository,
+            api=os.environ.get("GITHUB_API_URL") or DEFAULT_API,
+            token=os.environ.get("GITHUB_TOKEN"),
+            choice=ThreadChoice(issues, pulls, complete),
             allow_private=allow_private,
         )
 

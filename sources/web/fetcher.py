@@ -19,6 +19,7 @@ from yarl import URL
 from sources.web.addresses import is_public
 
 __all__ = [
+    "LONGEST_WAIT",
     "NO_VALIDATORS",
     "Fetcher",
     "Manners",
@@ -27,6 +28,7 @@ __all__ = [
     "TooBusy",
     "Unreachable",
     "Validators",
+    "wait_of",
 ]
 
 _CONNECTIONS = 2
@@ -35,8 +37,7 @@ _SHARE_UNCHANGED = 0.1
 _LONGEST_RESPONSE = 30
 _TIMEOUT = aiohttp.ClientTimeout(total=_LONGEST_RESPONSE, connect=10)
 _TRIES = 3
-_BUSY_STATUSES = (429, 503)
-_LONGEST_WAIT = 60
+LONGEST_WAIT = 60
 _CHUNK_BYTES = 2**16
 _GZIP_OR_ZLIB = 47
 _NOT_MODIFIED = 304
@@ -119,11 +120,15 @@ class Manners:
         delay_seconds: pause between the starts of two requests.
         contact: address of the operator, for the log of the site.
         private_origin: origin that may be at an address that is not public.
+        headers: further headers of each request.
+        busy_statuses: responses after which a request is repeated at the time that they name.
     """
 
     delay_seconds: float = 0.25
     contact: str = ""
     private_origin: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    busy_statuses: tuple[int, ...] = (429, 503)
 
     @property
     def user_agent(self) -> str:
@@ -169,7 +174,7 @@ class Fetcher:
     def slow_down(self, delay_seconds: float) -> None:
         """Take over a pause that the site prescribes, if it is longer."""
         if delay_seconds > self._delay:
-            self._delay = min(delay_seconds, _LONGEST_WAIT)
+            self._delay = min(delay_seconds, LONGEST_WAIT)
             self._is_prescribed = True
 
     async def get(
@@ -189,10 +194,10 @@ class Fetcher:
             if response.is_unchanged and not self._is_prescribed:
                 self._next_at -= self._delay * (1 - _SHARE_UNCHANGED)
                 self._is_sooner.set()
-            if response.status not in _BUSY_STATUSES:
+            if response.status not in self.manners.busy_statuses:
                 return response
-            wait = _wait_of(response.headers.get("Retry-After", ""), float(attempt))
-            if wait > _LONGEST_WAIT:
+            wait = wait_of(response.headers.get("Retry-After", ""), float(attempt))
+            if wait > LONGEST_WAIT:
                 raise TooBusy(f"the server asks to come back in {wait:,.0f} s")
             self._blocked_until = max(self._blocked_until, _now() + wait)
         raise TooBusy(f"the server responded {response.status} {_TRIES} times")
@@ -223,7 +228,8 @@ class Fetcher:
     async def _request(self, url: URL, limit_of: LimitOf, validators: Validators) -> Response:
         is_private = str(url.origin()) == self.manners.private_origin
         session = self._private if is_private else self._public
-        headers = {"Accept": _ACCEPT, "Accept-Encoding": "gzip", **validators.headers()}
+        headers = {"Accept": _ACCEPT, **self.manners.headers, **validators.headers()}
+        headers["Accept-Encoding"] = "gzip"
         async with session.get(url, headers=headers, allow_redirects=False) as response:
             result = Response(url, response.status, response.headers)
             if response.status != _OK:
@@ -279,7 +285,7 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _wait_of(header: str, default: float) -> float:
+def wait_of(header: str, default: float) -> float:
     """Seconds that ``Retry-After`` asks for, which is a number or a date."""
     text = header.strip()
     if text.isascii() and text.isdigit():

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 from yarl import URL
 
 from runtime.errors import Unavailable, UsageError
+from sources.files import ContentFile
 from sources.types import Content, Details, Listing, Read, SizeLimits, WithoutHistory
 from sources.web.addresses import Scope, origin_of, to_address
 from sources.web.crawl import Crawl, Limits
@@ -96,7 +93,7 @@ class SiteSource(WithoutHistory):
         self._show: Callable[[int], None] = lambda _: None
         self._is_full = False
         self._stop: Callable[[], object] = lambda: None
-        self._contents = _Contents()
+        self._contents = ContentFile()
         self._pages: Mapping[str, Page] = {}
         self._delay_seconds = manners.delay_seconds
 
@@ -255,32 +252,6 @@ class SiteSource(WithoutHistory):
         if page.skip is not None:  # it was a document when it was listed
             raise FileNotFoundError(str(url))
         return page, raw
-
-
-class _Contents:
-    """Contents of pages in a file without a name, which ends with this object."""
-
-    def __init__(self) -> None:
-        self._descriptor, path = mkstemp(prefix="headrace-")
-        Path(path).unlink()
-        weakref.finalize(self, os.close, self._descriptor)
-        self._places: dict[str, tuple[int, int]] = {}
-        self._size = 0
-
-    def keep(self, address: str, raw: bytes) -> None:
-        """Write the content of a page."""
-        self._places[address] = self._size, len(raw)
-        self._size += len(raw)
-        unwritten = memoryview(raw)
-        while unwritten:
-            unwritten = unwritten[os.write(self._descriptor, unwritten) :]
-
-    def read(self, address: str) -> bytes | None:
-        """Read the content of a page; returns None if it was not written."""
-        if address not in self._places:
-            return None
-        start, size = self._places[address]
-        return os.pread(self._descriptor, size, start)
 
 
 def _limit_of(sizes: SizeLimits) -> Callable[[URL, str], int]:

@@ -1,4 +1,4 @@
-"""Sources whose content changes at random: git repositories, plain directories and web sites.
+"""Sources whose content changes at random: repositories, directories, web sites and threads.
 
 A history edits, adds, deletes and renames files, renames them in letter case only, swaps a file
 with a directory of its name, and rewrites commits. ``listing`` is the expected content of the
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+from tests.support.github import GitHub
 from tests.support.repositories import Repository, create_repository
 from tests.support.website import HTML, Reply, Website, html
 
-__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History", "SiteHistory"]
+__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History", "SiteHistory", "ThreadHistory"]
 
 _FOLDERS = ("", "docs/", "src/", "src/mill/", "Notes ü/")
 _NAMES = ("wheel", "Race", "sluice gate", "weir", "naïve", "README")
@@ -187,6 +188,56 @@ class SiteHistory(DirectoryHistory):
             "/": Reply(first, headers=HTML),
             **{path: Reply(text, headers=headers) for path, text in pages.items()},
         }
+
+
+class ThreadHistory:
+    """Issues and pull requests of a repository of GitHub."""
+
+    def __init__(self, marker: str, rng: random.Random, server: GitHub) -> None:
+        self._marker = marker
+        self._rng = rng
+        self._server = server
+        for _ in range(_FIRST_FILES):
+            self._open()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Sync of all threads."""
+        return ["github", self._server.repository, "--allow-private", "--complete"]
+
+    def listing(self) -> dict[str, str]:
+        """Text of each thread with its comments by uri."""
+        return self._server.documents()
+
+    def advance(self) -> None:
+        """Change a few threads; at least one remains."""
+        for _ in range(self._rng.randint(1, _MOST_OPERATIONS)):
+            self._rng.choice(self._operations())()
+        if not self._server.threads:
+            self._open()
+
+    def _operations(self) -> list[Callable[[], object]]:
+        server, threads = self._server, list(self._server.threads)
+        if not threads:
+            return [self._open]
+        number, text = self._rng.choice(threads), self._text()
+        comments = list(server.comments)
+        operations: list[Callable[[], object]] = [
+            *(self._open, lambda: server.edit(number, body=text)),
+            *(lambda: server.comment(number, text), lambda: server.edit(number, title=text)),
+            *(lambda: server.delete(number), lambda: server.transfer(number)),
+        ]
+        if "pull_request" in server.threads[number]:
+            operations.append(lambda: server.comment(number, text, path="mill.py"))
+        if comments:
+            operations.append(lambda: server.erase_comment(comments[0]))
+        return operations
+
+    def _open(self) -> None:
+        self._server.open(self._text(), self._text(), pull=self._rng.random() < 0.5)
+
+    def _text(self) -> str:
+        return f"{self._marker} {' '.join(self._rng.choices(_WORDS, k=5))}"
 
 
 class Checkout:

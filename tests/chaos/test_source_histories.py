@@ -17,17 +17,20 @@ from typing import Any
 import asyncpg
 import pytest
 
+from events.models import content_hash
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from tests.chaos.histories import DirectoryHistory, GitHistory, History, SiteHistory
+from tests.chaos.histories import DirectoryHistory, GitHistory, History, SiteHistory, ThreadHistory
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
 from tests.support.cli import Command, Result
 from tests.support.crashable_redis import CrashableRedis
+from tests.support.github import github
 from tests.support.waiting import eventually, within
 from tests.support.website import Website, website
 
 PROJECT = "mill"
+THREADS = "threads"
 ROUNDS = 6
 SYNC_SECONDS = 120.0
 LONGEST_LIFE_SECONDS = 0.4
@@ -40,12 +43,13 @@ class Synced:
 
     history: History
     prefix: str = ""
+    project: str = PROJECT
 
     @property
     def arguments(self) -> list[str]:
         """Arguments of ``headrace``."""
         prefix = ["--prefix", self.prefix] if self.prefix else []
-        return [*self.history.arguments, "--project", PROJECT, *prefix]
+        return [*self.history.arguments, "--project", self.project, *prefix]
 
 
 @dataclass
@@ -142,9 +146,12 @@ async def test_the_index_equals_the_sources(
 ) -> None:
     """I6 holds after overlapping and killed syncs, lost streams and killed workers."""
     rng = random.Random(seed)
-    with website() as site:
+    with website() as site, github() as server:
         async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
-            scene = Scene(run, _sources(tmp_path / "sources", rng, site), rng)
+            run.environment.update(server.environment)
+            sources = _sources(tmp_path / "sources", rng, site)
+            sources.append(Synced(ThreadHistory("schist", rng, server), project=THREADS))
+            scene = Scene(run, sources, rng)
             await run.worker()
             for _ in range(ROUNDS):
                 await scene.one_round()
@@ -171,6 +178,7 @@ async def _assert_equal(run: Run, scene: Scene) -> None:
     expected = {
         source.prefix + path: text
         for source in scene.sources
+        if source.project == PROJECT
         for path, text in source.history.listing().items()
     }
     owner = await asyncpg.connect(run.database.owner_url)
@@ -186,6 +194,25 @@ async def _assert_equal(run: Run, scene: Scene) -> None:
         except AssertionError as error:
             error.add_note(f"I6 after {scene.events}")
             raise
+        threads = scene.sources[-1].history.listing()
+        assert await _hashes(owner, THREADS) == {
+            uri: content_hash(text) for uri, text in threads.items()
+        }, f"I6 after {scene.events}"
         await assert_nothing_left_over(owner)
     finally:
         await owner.close()
+
+
+async def _hashes(owner: asyncpg.Connection, project: str) -> dict[str, str]:
+    """Hash of each document of a project by its uri."""
+    rows = await owner.fetch(
+        """
+        SELECT d.uri, d.content_hash
+          FROM documents d
+          JOIN generations g ON g.id = d.generation_id AND g.state = 'live'
+          JOIN projects p ON p.id = g.project_id
+         WHERE p.name = $1 AND NOT d.deleted
+        """,
+        project,
+    )
+    return {row["uri"]: row["content_hash"] for row in rows}

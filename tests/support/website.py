@@ -41,12 +41,14 @@ class Requested:
 class Website:
     """Pages by path, and the log of their requests.
 
-    ``replies`` may hold functions, which are called for each request.
+    ``replies`` may hold functions, which are called for each request. ``answer`` responds to all
+    requests in place of them.
     """
 
     origin: str = ""
     replies: dict[str, Reply | Callable[[], Reply]] = field(default_factory=dict)
     log: list[Requested] = field(default_factory=list)
+    answer: Callable[[str, Mapping[str, str]], Reply] | None = None
     most_at_once: int = 0
     _at_once: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,18 +67,20 @@ class Website:
         self.log.clear()
         return lines
 
-    def reply_to(self, path: str, etag: str) -> Reply:
-        """Response to a request of a path with ``If-None-Match``."""
+    def reply_to(self, path: str, headers: Mapping[str, str]) -> Reply:
+        """Response to a request of a path."""
+        if self.answer is not None:
+            return self.answer(path, headers)
         reply = self.replies.get(path, Reply("not found", 404))
         if callable(reply):
             reply = reply()
         if reply.status != 200 or reply.plain:
             return reply
         own = hashlib.sha256(reply.raw).hexdigest()[:16]
-        headers = {**reply.headers, "ETag": f'"{own}"'}
-        if etag == headers["ETag"]:
-            return Reply("", 304, headers)
-        return Reply(reply.body, 200, headers)
+        sent = {**reply.headers, "ETag": f'"{own}"'}
+        if headers.get("If-None-Match") == sent["ETag"]:
+            return Reply("", 304, sent)
+        return Reply(reply.body, 200, sent)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -115,10 +119,13 @@ def website() -> Iterator[Website]:
         def do_GET(self) -> None:
             at = monotonic()
             with site.counted():
-                reply = site.reply_to(self.path, self.headers.get("If-None-Match", ""))
+                reply = site.reply_to(self.path, dict(self.headers))
                 agent = self.headers.get("User-Agent", "")
                 site.log.append(Requested(at, self.path, reply.status, agent))
-                self.send_response(reply.status)
+                if "Date" in reply.headers:
+                    self.send_response_only(reply.status)
+                else:
+                    self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(reply.raw)))

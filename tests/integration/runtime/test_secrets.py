@@ -89,6 +89,10 @@ def broken(redis_url: str) -> dict[str, tuple[list[str], dict[str, str]]]:
             ["status"],
             {"HEADRACE_DATABASE_URL": f"postgresql://me:{POSTGRES}@{NOBODY_LISTENS}/headrace"},
         ),
+        "no GitHub": (
+            ["github", "mill/race", "--allow-private"],
+            {"GITHUB_TOKEN": PROVIDER, "GITHUB_API_URL": f"http://{NOBODY_LISTENS}/{PROVIDER}"},
+        ),
         "no key": (["publish"], {"HEADRACE_SIGNING_KEY": SIGNING}),
     }
 

@@ -22,6 +22,7 @@ from gateway.sync.report import SyncReport
 from gateway.sync.sync import Destination, Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import SizeLimits, Source, open_source
+from sources.github.repository import ThreadChoice, open_github
 from sources.import_file import open_import
 from sources.web.fetcher import Manners
 from sources.web.site import open_site
@@ -29,6 +30,7 @@ from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
+from tests.support.github import TOKEN, github
 from tests.support.repositories import write_files
 from tests.support.running import headrace
 from tests.support.s3 import s3_server
@@ -56,6 +58,11 @@ class Kind(ABC):
     def uri(self, path: str) -> str:
         """Uri of the document at a path."""
         return path
+
+    def text(self, path: str, text: str) -> str:
+        """Content of the document at a path."""
+        del path
+        return text
 
     def close(self) -> None:
         """End whatever serves the documents."""
@@ -123,8 +130,54 @@ class SiteKind(Kind):
         self._server.close()
 
 
+class GitHubKind(Kind):
+    """Threads of a server of GitHub, each with a comment; the path of a document is its title."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._context = ExitStack()
+        self._server = self._context.enter_context(github())
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        numbers = self._numbers()
+        for path in numbers.keys() - texts.keys():
+            self._server.delete(numbers[path])
+        for path, text in texts.items():
+            if path not in numbers:
+                self._server.comment(self._server.open(path, text), f"Is it so at {path}?")
+            elif self._server.threads[numbers[path]]["body"] != text:
+                self._server.edit(numbers[path], body=text)
+
+    def open(self) -> Source:
+        return open_github(
+            self._server.repository,
+            api=self._server.url,
+            token=TOKEN,
+            choice=ThreadChoice(complete=True),
+            allow_private=True,
+        )
+
+    def uri(self, path: str) -> str:
+        return f"{self._server.repository.lower()}/issues/{self._numbers()[path]}"
+
+    def text(self, path: str, text: str) -> str:
+        del text
+        return self._server.documents()[self.uri(path)]
+
+    def close(self) -> None:
+        self._context.close()
+
+    def _numbers(self) -> dict[str, int]:
+        return {thread["title"]: number for number, thread in self._server.threads.items()}
+
+
 MARKDOWN = {"Content-Type": "text/markdown"}
-KINDS: dict[str, type[Kind]] = {"import": ImportKind, "bucket": BucketKind, "web": SiteKind}
+KINDS: dict[str, type[Kind]] = {
+    "import": ImportKind,
+    "bucket": BucketKind,
+    "web": SiteKind,
+    "github": GitHubKind,
+}
 
 
 @dataclass
@@ -233,4 +286,4 @@ async def test_a_citation_leads_to_the_section_of_a_page(
 
 def expected(kind: Kind, texts: Mapping[str, str]) -> dict[str, str]:
     """Hash of each document by uri."""
-    return {kind.uri(path): content_hash(text) for path, text in texts.items()}
+    return {kind.uri(path): content_hash(kind.text(path, text)) for path, text in texts.items()}
