@@ -15,9 +15,9 @@ from yarl import URL
 from content.extractors.conversation.values import instant
 from runtime.errors import Unavailable, UsageError
 from sources.files import ContentFile
-from sources.github.rest_api import EPOCH, PER_PAGE, Gone, RestApi, is_repository
+from sources.github.rest_api import EPOCH, PER_PAGE, Gone, RateLimit, RestApi, is_repository
 from sources.github.threads import ListedThread, conversation_of, details_of, number_of_comment
-from sources.types import Content, Listing, Read, SizeLimits
+from sources.types import Content, Listing, Read, SizeLimits, WithoutHistory
 from sources.web.addresses import origin_of, to_address
 from sources.web.fetcher import Fetcher, Manners
 
@@ -131,7 +131,7 @@ def open_github(
     return GitHubSource(repository.lower(), base, manners, choice or ThreadChoice())
 
 
-class GitHubSource:
+class GitHubSource(WithoutHistory):
     """Source of the threads of a repository. Uris are ``owner/name/issues/7`` and ``…/pull/8``.
 
     A thread has changed if the time of its last update or the number of its comments has.
@@ -158,7 +158,8 @@ class GitHubSource:
         self._unsettled: frozenset[int] = frozenset()
         self._url = base
         self._has_all_heads = self._has_all_comments = False
-        self._requests = 0
+        self._requests = self._requests_for_all = 0
+        self._rate_limit = RateLimit()
         self._heads = ContentFile()
         self._comments = ContentFile()
 
@@ -200,23 +201,11 @@ class GitHubSource:
             raise Unavailable("the listing was stopped", "sync again") from None
         threads = [thread for thread in memory.threads.values() if self._choice.takes(thread)]
         self._threads = {f"{self._repository}/{thread.path}": thread for thread in threads}
+        items = sum(thread.comments + thread.is_pull for thread in threads)
+        items += 0 if self._has_all_heads else len(threads)
+        self._requests_for_all = 2 + items // PER_PAGE
         files = {uri: thread.fingerprint for uri, thread in self._threads.items()}
         return Listing(files, {}, memory=memory.to_json())
-
-    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Return False: threads have no history."""
-        del listing, commit, committed_at
-        return False
-
-    def uncommitted(self, listing: Listing) -> int:
-        """Return 0: threads have no commits."""
-        del listing
-        return 0
-
-    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Return no renames: a thread keeps its number."""
-        del commit, listing
-        return {}
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:
@@ -246,14 +235,14 @@ class GitHubSource:
         self._heads, self._comments = ContentFile(), ContentFile()
         self._has_all_comments, self._requests = False, 0
         before = self._memory
-        is_complete = self._is_full or self._choice.complete
-        is_complete |= time.time() - before.completed_at >= _COMPLETE_EVERY_SECONDS
+        age = time.time() - before.completed_at
+        is_complete = self._is_full or self._choice.complete or age >= _COMPLETE_EVERY_SECONDS
         after = _Memory({}, completed_at=time.time())
         if not is_complete:
             after = _Memory(dict(before.threads), before.since, before.etag, before.completed_at)
         async with Fetcher(self._manners) as fetcher:
-            api = await RestApi.open(fetcher, self._base, self._repository)
-            self._url, self._has_all_heads = api.url, after.since == EPOCH
+            api = await RestApi.open(fetcher, self._base, self._repository, self._rate_limit)
+            self._url, self._has_all_heads = api.url, is_complete
             listed_at = await self._list_heads(api, after)
             for number in sorted(before.threads.keys() - after.threads.keys()):
                 # a list that lacks a thread does not prove that the thread is gone
@@ -297,36 +286,27 @@ class GitHubSource:
         """Read a thread and its comments; raises Gone.
 
         As soon as threads have cost as many requests one by one as all comments would together,
-        all are read at once. So a sync needs at most about twice as many requests as possible.
+        all are read at once. So a sync sends about twice as many requests as needed, at most.
         """
         async with Fetcher(self._manners) as fetcher:
-            api = RestApi(fetcher, self._url)
-            if not self._has_all_comments and self._requests >= self._requests_for_all():
+            api = RestApi(fetcher, self._url, self._rate_limit)
+            if not self._has_all_comments and self._requests >= self._requests_for_all:
                 await self._read_all(api)
             saved = self._heads.read(str(thread.number))
             head = json.loads(saved) if saved else await self._counted(api.thread(thread.number))
             comments = self._kept_comments(thread.number)
             if self._has_all_comments and _of_issue(comments) == head.get("comments"):
                 return head, comments
-            return head, [
-                comment
-                for of_reviews in (False, True)
-                if (thread.is_pull if of_reviews else head.get("comments"))
-                for comment in await self._counted(
-                    api.comments(thread.number, of_reviews=of_reviews)
-                )
-            ]
+            kinds = ["issues"] if head.get("comments") else []
+            kinds += ["pulls"] if thread.is_pull else []
+            current: list[Mapping[str, Any]] = []
+            for kind in kinds:
+                current += await self._counted(api.comments(kind, thread.number))
+            return head, current
 
     async def _counted(self, request: Awaitable[T]) -> T:
         self._requests += 1
         return await request
-
-    def _requests_for_all(self) -> int:
-        """Estimate of the requests for all comments, and for the threads that are not listed."""
-        threads = self._threads.values()
-        heads = 0 if self._has_all_heads else len(threads)
-        pulls = sum(thread.is_pull for thread in threads)
-        return 2 + (heads + pulls + sum(thread.comments for thread in threads)) // PER_PAGE
 
     async def _read_all(self, api: RestApi) -> None:
         if not self._has_all_heads:

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -19,7 +20,7 @@ from sources.web.fetcher import LONGEST_WAIT, Fetcher, Response, TooBusy, Unreac
 from sources.web.fetcher import wait_of as wait_of_header
 from sources.web.seeds import MOST_HOPS, explained, redirect_of
 
-__all__ = ["EPOCH", "PER_PAGE", "Gone", "RestApi", "RestPage", "is_repository"]
+__all__ = ["EPOCH", "PER_PAGE", "Gone", "RateLimit", "RestApi", "RestPage", "is_repository"]
 
 EPOCH = "1970-01-01T00:00:00Z"
 """Time before every thread."""
@@ -41,6 +42,13 @@ _REPOSITORY = re.compile(r"[\w-]{1,100}/(?!\.{1,2}$)[\w.-]{1,100}", re.ASCII)
 
 class Gone(Exception):
     """A thread that is no longer in the repository."""
+
+
+@dataclass
+class RateLimit:
+    """Rate limit of a token: no request before a time of the monotonic clock, in seconds."""
+
+    blocked_until: float = 0.0
 
 
 class RestPage:
@@ -66,22 +74,23 @@ class RestApi:
     Args:
         fetcher: sender of requests, which has the token.
         url: address of the repository, such as ``https://api.github.com/repos/OWNER/NAME``.
+        limit: rate limit of the token.
     """
 
-    def __init__(self, fetcher: Fetcher, url: URL) -> None:
+    def __init__(self, fetcher: Fetcher, url: URL, limit: RateLimit) -> None:
         self._fetcher = fetcher
-        self._blocked_until = 0.0
+        self._limit = limit
         self.url = url
 
     @classmethod
-    async def open(cls, fetcher: Fetcher, base: URL, repository: str) -> Self:
+    async def open(cls, fetcher: Fetcher, base: URL, repository: str, limit: RateLimit) -> Self:
         """Find a repository, also by an earlier name.
 
         Raises:
             UsageError: it does not exist, or must not be read.
             Unavailable: the server can't be reached, or its rate limit is used up.
         """
-        api = cls(fetcher, base / "repos" / repository)
+        api = cls(fetcher, base / "repos" / repository, limit)
         url = api.url
         for _ in range(MOST_HOPS + 1):
             response = await api.get(url)
@@ -143,10 +152,12 @@ class RestApi:
         """Read a thread without its comments; raises Gone, and as ``pages``."""
         return _object_of(await self._of_thread(self.url / f"issues/{number}"))
 
-    async def comments(self, number: int, *, of_reviews: bool) -> Sequence[Mapping[str, Any]]:
-        """Read the comments of a thread, or those of its reviews; raises as ``thread``."""
-        path = f"{'pulls' if of_reviews else 'issues'}/{number}/comments"
-        url: URL | None = (self.url / path).with_query(per_page=PER_PAGE)
+    async def comments(self, kind: str, number: int) -> Sequence[Mapping[str, Any]]:
+        """Read the comments of a thread; raises as ``thread``.
+
+        ``kind`` is ``issues``, or ``pulls`` for the comments of the reviews of a pull request.
+        """
+        url: URL | None = (self.url / f"{kind}/{number}/comments").with_query(per_page=PER_PAGE)
         items: list[Mapping[str, Any]] = []
         while url is not None:
             response = await self._of_thread(url)
@@ -159,7 +170,7 @@ class RestApi:
             await self._wait()
             response = await self._fetcher.get(url, lambda *_: _MOST_BYTES, Validators(etag))
             wait = _wait_of(response)
-            self._blocked_until = _now() + wait
+            self._limit.blocked_until = time.monotonic() + wait
             if not (wait and response.status in _RATE_STATUSES):
                 return response
         raise TooBusy(f"the server refused it {_TRIES} times because of its rate limit")
@@ -171,7 +182,7 @@ class RestApi:
         return _checked(response)
 
     async def _wait(self) -> None:
-        wait = self._blocked_until - _now()
+        wait = self._limit.blocked_until - time.monotonic()
         if wait > LONGEST_WAIT:
             raise TooBusy(f"the rate limit is used up for the next {wait:,.0f} s")
         await asyncio.sleep(max(wait, 0))
@@ -268,7 +279,3 @@ def _time_of(response: Response) -> float:
         return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
     except (ValueError, OverflowError):
         return time.time()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,6 +148,10 @@ def test_many_threads_are_read_with_few_requests(server: GitHub) -> None:
     }
     assert second.indexed.keys() == expected
     assert publish(server, second, full=True)[1].indexed == second.indexed
+    paths(server)
+    killed = replace(second, state=replace(second.state, files={}))
+    assert publish(server, killed)[0] == []
+    assert len(paths(server)) < 50
     texts = {
         change.uri: [json.loads(line)["content"] for line in str(change.content).splitlines()]
         for change in sync(opened(server), full=True)[0]
@@ -180,10 +185,13 @@ def test_an_incomplete_listing_deletes_nothing(server: GitHub) -> None:
 def test_the_rate_limit_is_kept(server: GitHub) -> None:
     """A short pause is made; a longer one ends the sync before the next request."""
     server.open("The weir", "Low.")
+    server.comment(1, "Why?")
     server.allowed, server.reset_at = 1, time.time() + 3_600
-    with pytest.raises(Unavailable, match=r"rate limit is used up for the next 3,\d{3} s"):
-        publish(server)
-    assert [status for _, status in server.requests()] == [200]
+    for allowed in (1, 2):
+        server.allowed = allowed
+        with pytest.raises(Unavailable, match=r"rate limit is used up for the next 3,\d{3} s"):
+            publish(server)
+        assert [status for _, status in server.requests()] == [200] * allowed
     server.reset_at = time.time() - 1
     assert publish(server)[0] == ["upsert issues/1"]
     server.allowed = None
@@ -191,7 +199,7 @@ def test_the_rate_limit_is_kept(server: GitHub) -> None:
     for status in (403, 429):
         server.refused = [Reply("", status, {"Retry-After": "0"})] * 2
         assert publish(server)[0] == ["upsert issues/1"]
-        assert [status for _, status in server.requests()] == [status, status, 200, 200]
+        assert [status for _, status in server.requests()] == [status, status, 200, 200, 200]
     server.refused = [Reply("", 429, {"Retry-After": "3600"})]
     with pytest.raises(Unavailable, match="rate limit"):
         publish(server)
