@@ -3,6 +3,9 @@
 A set is a directory in the form of BEIR (Thakur et al., 2021): ``corpus.jsonl`` (``_id``,
 ``title``, ``text``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels.tsv`` (a heading, then query
 id, document id, grade). The rank of a document is that of its best chunk.
+
+In a set of judgements, ``corpus.jsonl`` names documents of a project (``_id``, ``project``), and
+nothing is published. A question may have ``filters`` and an ``agent``.
 """
 
 from __future__ import annotations
@@ -11,18 +14,27 @@ import json
 import statistics
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from math import log2
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import ValidationError
 
 from bench.figures import percentile
 from events.client.client import Client
 from events.client.publisher import Receipt
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed, DocumentRejected
+from events.models import (
+    DocumentChange,
+    DocumentChanged,
+    DocumentIndexed,
+    DocumentRejected,
+    Filters,
+    first_problem,
+)
 from events.names import Lane
 from runtime.errors import UsageError
 
@@ -46,7 +58,8 @@ __all__ = [
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Ask = Callable[[str, Mode], Awaitable[Sequence[str]]]
-"""Asks one question in one mode; returns the uri of each chunk of the answer, best first."""
+"""Asks a question, by its id, in a mode; returns the uri of each chunk of the answer, best first.
+"""
 
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of items done, and their total."""
@@ -67,20 +80,27 @@ _QUERY_CHARACTERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Queries by id, and grades by query id and document id."""
+    """Queries by id, their further arguments, and grades by query id and document id."""
 
     queries: Mapping[str, str]
     grades: Mapping[str, Mapping[str, int]]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """Documents as (id, title, text), queries by id, and grades by query id and document id."""
+    """Documents as (id, title, text), queries by id, and grades by query id and document id.
+
+    ``project`` is the project that has the documents already; they are empty then. ``options`` are
+    further arguments of ``Client.ask``, by query id.
+    """
 
     name: str
     documents: Sequence[tuple[str, str, str]]
     queries: Mapping[str, str]
     grades: Mapping[str, Mapping[str, int]]
+    project: str | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def load(directory: Path) -> EvaluationSet:
@@ -89,13 +109,33 @@ def load(directory: Path) -> EvaluationSet:
     Raises:
         UsageError: a file is missing or a line is ill-formed; the message names it.
     """
-    corpus = _json_lines(directory / "corpus.jsonl", ("_id", "text"))
-    documents = [(row["_id"], row.get("title", ""), row["text"]) for row in corpus]
-    if not documents:
+    path = directory / "corpus.jsonl"
+    project = _referenced_project(path)
+    documents = [] if project else [_document(row) for row in _json_lines(path, ("_id", "text"))]
+    if not documents and project is None:
         raise UsageError(f"{directory} has no documents")
     questions = load_questions(directory)
     name = directory.resolve().name
-    return EvaluationSet(name, documents, questions.queries, questions.grades)
+    return EvaluationSet(
+        name, documents, questions.queries, questions.grades, project, questions.options
+    )
+
+
+def _document(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    title = row.get("title")
+    return row["_id"], title if isinstance(title, str) else "", row["text"]
+
+
+def _referenced_project(path: Path) -> str | None:
+    """Project that has the documents of a set; None if the set has them itself."""
+    first = next(_json_lines(path, ("_id",)), {})
+    if "text" in first or "project" not in first:
+        return None
+    projects = sorted({str(row["project"]) for row in _json_lines(path, ("_id", "project"))})
+    if len(projects) > 1:
+        names = " and ".join(projects)
+        raise UsageError(f"{path} names several projects: {names}", "make a set for each")
+    return projects[0]
 
 
 def load_questions(directory: Path) -> Questions:
@@ -104,13 +144,25 @@ def load_questions(directory: Path) -> Questions:
     Raises:
         UsageError: a file is missing or a line is ill-formed; the message names it.
     """
-    lines = _json_lines(directory / "queries.jsonl", ("_id", "text"))
-    queries = {row["_id"]: row["text"] for row in lines}
+    path = directory / "queries.jsonl"
+    rows = {row["_id"]: row for row in _json_lines(path, ("_id", "text"))}
+    queries = {key: row["text"] for key, row in rows.items()}
     grades = _grades(directory / "qrels.tsv")
     decision = {key: text for key, text in queries.items() if any(grades.get(key, {}).values())}
     if not decision:
         raise UsageError(f"{directory} has no queries with answers")
-    return Questions(decision, grades)
+    options = {key: _options(rows[key], path) for key in decision}
+    return Questions(decision, grades, {key: value for key, value in options.items() if value})
+
+
+def _options(row: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Arguments of ``Client.ask`` that a line of queries.jsonl gives beside the text."""
+    try:
+        filters = Filters.model_validate(row.get("filters") or {})
+    except ValidationError as error:
+        raise UsageError(f"{path}: filters of {row['_id']}: {first_problem(error)}") from None
+    options = {"filters": filters if row.get("filters") else None, "agent": row.get("agent")}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -124,7 +176,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UsageError(f"{path} can't be read: {error}") from None
 
 
-def _json_lines(path: Path, required: Sequence[str]) -> Iterator[dict[str, str]]:
+def _json_lines(path: Path, required: Sequence[str]) -> Iterator[dict[str, Any]]:
     for number, line in _lines(path):
         try:
             row = json.loads(line)
@@ -133,7 +185,7 @@ def _json_lines(path: Path, required: Sequence[str]) -> Iterator[dict[str, str]]
         if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in required):
             fields = " and ".join(required)
             raise UsageError(f"{path} line {number} must be an object with the texts {fields}")
-        yield {key: value for key, value in row.items() if isinstance(value, str)}
+        yield row
 
 
 def _grades(path: Path) -> dict[str, dict[str, int]]:
@@ -210,7 +262,8 @@ async def evaluate(
         directory: the set.
         client: a client of a running deployment.
         modes: retrievers to score.
-        project: project of the documents; by default it is named after the set and its content.
+        project: project of the documents; by default that which the set refers to, or one that is
+            named after the set and its content.
         patience: longest time without any outcome while the corpus is indexed.
         timeout: deadline of one query.
         progress: called with the progress of the work.
@@ -234,10 +287,14 @@ async def index(
 ) -> str:
     """Publish a set's documents and wait for their vectors; return the name of their project.
 
+    Nothing is published if the set refers to the documents of a project.
+
     Raises:
         UsageError: a document was rejected.
         Unavailable: no worker answers, or a server can't be reached.
     """
+    if dataset.project is not None:
+        return dataset.project
     project = project or _project_name(dataset)
     receipts = await _publish(dataset, client, project)
     done = 0
@@ -270,9 +327,11 @@ async def score(
         Unavailable: no worker answers, or a server can't be reached.
     """
 
-    async def ask(text: str, mode: Mode) -> Sequence[str]:
+    async def ask(query: str, mode: Mode) -> Sequence[str]:
+        text = dataset.queries[query][:_QUERY_CHARACTERS]
+        options = dataset.options.get(query, {})
         answer = await client.ask(
-            project, text[:_QUERY_CHARACTERS], limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout
+            project, text, limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout, **options
         )
         return [result.citation.uri for result in answer.results]
 
@@ -314,11 +373,11 @@ async def _score(
 ) -> dict[str, float]:
     rankings: dict[str, list[str]] = {}
     latencies_ms = []
-    for text in islice(dataset.queries.values(), _WARM_UP_QUERIES):
-        await ask(text, mode)
-    for query, text in dataset.queries.items():
+    for query in islice(dataset.queries, _WARM_UP_QUERIES):
+        await ask(query, mode)
+    for query in dataset.queries:
         begin = perf_counter()
-        uris = await ask(text, mode)
+        uris = await ask(query, mode)
         latencies_ms.append((perf_counter() - begin) * 1000)
         rankings[query] = list(dict.fromkeys(uris))
         record(mode, query, rankings[query])

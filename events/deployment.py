@@ -34,7 +34,7 @@ LARGEST_PARTITIONS = 256
 _GROUPS = {
     topic: {group, ARCHIVER} if topic.carries_changes else {group}
     for topic, group in GROUPS.items()
-    if topic is not Topic.QUERY
+    if topic not in {Topic.QUERY, Topic.JUDGED}
 }
 _ADOPTING = "`headrace deployment --adopt`"
 

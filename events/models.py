@@ -69,6 +69,7 @@ __all__ = [
     "Event",
     "ExactCounts",
     "Filters",
+    "Judgement",
     "Kind",
     "Like",
     "Origin",
@@ -82,6 +83,8 @@ __all__ = [
     "QueryFailed",
     "QueryFailedData",
     "QueryFields",
+    "QueryJudged",
+    "QueryJudgedData",
     "QueryOptions",
     "QueryRequested",
     "RetrieverScore",
@@ -789,6 +792,34 @@ class QueryFailed(Event):
     data: QueryFailedData
 
 
+class Judgement(Data):
+    """Verdict on one result of an answer: it was shown, opened, used or rejected.
+
+    ``query_id`` and ``chunk_id`` are those of the answer. ``rank`` (from 1) is where the result was
+    shown; without it, it is the rank in the answer.
+    """
+
+    query_id: Annotated[Text, Field(min_length=1, max_length=128)]
+    chunk_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    verdict: Literal["shown", "opened", "used", "rejected"]
+    rank: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] | None = None
+
+
+class QueryJudgedData(Judgement):
+    """A judgement of the agent that asked the question."""
+
+    project: Project
+    agent: Agent | None = None
+
+
+class QueryJudged(Event):
+    """An asker judges one result of an answer that it got."""
+
+    TYPE: ClassVar[str] = "query.judged"
+    type: Literal["query.judged"] = "query.judged"
+    data: QueryJudgedData
+
+
 EVENT_TYPES: dict[str, type[Event]] = {
     event.TYPE: event
     for event in (
@@ -800,6 +831,7 @@ EVENT_TYPES: dict[str, type[Event]] = {
         QueryRequested,
         QueryAnswered,
         QueryFailed,
+        QueryJudged,
     )
 }
 

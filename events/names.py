@@ -11,8 +11,9 @@ Keys that are used by one script share a hash tag, so that the same code runs on
     headrace:{document.0}:outcome         document.indexed, document.embedded, document.rejected
     headrace:{document.0}:trimmed         number of changes trimmed from each lane's stream
     headrace:{query.0}:requested
+    headrace:{query.0}:judged
     headrace:{query.0}:replies:<client>
-    headrace:{query.0}:replied:<query id>
+    headrace:{query.0}:replied:<query id> exists if a query has its reply; see ``AnswerRecord``
     headrace:{model.<provider>}:held      exists while no request may be sent to a provider
     headrace:{model.<provider>}:requests  time when its limit is worked off; also :tokens
     headrace:{workers}:state              hash: last state that each worker sent
@@ -70,6 +71,7 @@ class Topic(StrEnum):
     CHUNKED_BULK = "document.chunked.bulk"
     OUTCOME = "document.outcome"
     QUERY = "query.requested"
+    JUDGED = "query.judged"
 
     @property
     def lane(self) -> Lane:
@@ -112,6 +114,7 @@ GROUPS: dict[Topic, str] = {
     Topic.CHUNKED_LIVE: "embedder",
     Topic.CHUNKED_BULK: "embedder",
     Topic.QUERY: "answerer",
+    Topic.JUDGED: "indexer",
 }
 
 ARCHIVER = "archiver"
@@ -157,7 +160,7 @@ class Names:
         return key.startswith(prefix) and _CLIENT.fullmatch(key, len(prefix)) is not None
 
     def replied(self, query_id: str, partition: int = 0) -> str:
-        """Return the key that exists if a query has its terminal reply."""
+        """Return the key that exists if a query has its terminal reply; see ``AnswerRecord``."""
         return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
 
     def rate_limit(self, provider: str, kind: str) -> str:

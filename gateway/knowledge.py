@@ -21,6 +21,7 @@ from events.models import (
     ContentReference,
     DocumentChange,
     DocumentChanged,
+    Judgement,
     QueryAnswer,
     QueryFields,
     QueryOptions,
@@ -128,6 +129,21 @@ class Knowledge:
                 agent=caller.agent,
                 timeout=timedelta(milliseconds=question.timeout_ms),
             )
+
+    async def judge(
+        self, caller: Caller, project: str, judgement: Judgement, event_id: str | None = None
+    ) -> str:
+        """Publish a judgement of a result that the caller's agent got; return the event's id.
+
+        Raises:
+            UsageError: the event id is out of its limits.
+            LogFull, Unavailable: see ``Client.judge``.
+        """
+        caller.require(Right.ASK)
+        caller.scope(project)
+        return await self._client.judge(
+            project, **judgement.model_dump(), agent=caller.agent, event_id=event_id
+        )
 
     async def publish(
         self,

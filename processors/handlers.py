@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from events.models import DocumentChanged, DocumentChunked, Event, QueryRequested
+from events.models import DocumentChanged, DocumentChunked, Event, QueryJudged, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
 from processors.wiring.services import Services
@@ -20,6 +20,7 @@ SUBSCRIPTIONS: dict[Topic, type[Event]] = {
     Topic.CHUNKED_LIVE: DocumentChunked,
     Topic.CHUNKED_BULK: DocumentChunked,
     Topic.QUERY: QueryRequested,
+    Topic.JUDGED: QueryJudged,
 }
 
 
@@ -29,4 +30,5 @@ def handlers_of(services: Services) -> Mapping[type[Event], Handler]:
         DocumentChanged: services.indexing.run,  # searchable by keyword, or refused with a reason
         DocumentChunked: services.embedding.run,  # searchable by vector too
         QueryRequested: services.answering.run_all,  # one reply to each question
+        QueryJudged: services.judgements.run,  # kept beside its question
     }

@@ -72,7 +72,7 @@ class RejectionReporter:
             await self._fail_query(letter)
         elif letter.topic in _CHUNKED:
             await self._refuse_vectors(letter)
-        else:
+        elif letter.topic != Topic.JUDGED:
             await self._reject_document(letter)
 
     async def _refuse_vectors(self, letter: DeadLetter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 
 import structlog
@@ -32,7 +32,7 @@ __all__ = ["ROLES", "run_worker"]
 log = structlog.get_logger(__name__)
 
 ROLES: dict[str, frozenset[Topic]] = {
-    "indexer": frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK}),
+    "indexer": frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK, Topic.JUDGED}),
     "embedder": frozenset({Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK}),
     "answerer": frozenset({Topic.QUERY}),
     "archiver": frozenset(),
@@ -77,12 +77,13 @@ async def run_worker(
         tasks.start("deployment", services.deployment_watch.run(stop))
         if "indexer" in only:
             tasks.start("maintenance", services.maintenance.run(stop))
+            tasks.start("trimming of judgements", _trim(services.trim_judged, stop))
         if "embedder" in only:
             tasks.start("vector requests", services.vector_requests.run(stop, settings.lease))
             tasks.start("contexts", services.contexts.run(stop))
             tasks.start("calibration", services.calibration.run(stop))
         if "answerer" in only:
-            tasks.start("trimming", _trim(services, stop))
+            tasks.start("trimming", _trim(services.trim_queries, stop))
         if "archiver" in only:
             tasks.start("archiving", services.archiving.run(stop))
         app = _app(settings, services, only)
@@ -167,9 +168,11 @@ def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
         ),
         on_dead=services.rejections,
     )
-    # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis
+    # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis, and
+    # so do the judgements, which clients publish
     roles = set(roles) - {"embedder"} if settings.broker_url else roles
-    for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
+    topics = frozenset().union(*(ROLES[role] for role in roles))
+    for topic in sorted(topics - {Topic.JUDGED} if settings.broker_url else topics):
         _subscribe(app, topic, services, settings)
     return app
 
@@ -200,10 +203,10 @@ def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
     return settings.batch_documents, BULK_PATIENCE, settings.concurrency
 
 
-async def _trim(services: Services, stop: asyncio.Event) -> None:
+async def _trim(trim: Callable[[], Awaitable[int]], stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
-            await services.trim()
+            await trim()
         except (HeadraceError, RedisError) as error:
             log.warning("queries.trim_failed", error=str(error))
         await wait_or_stop(stop, TRIM_EVERY)

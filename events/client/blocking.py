@@ -98,6 +98,7 @@ class BlockingClient:
     publish_many = _blocking(Client.publish_many)
     keep_content = _blocking(Client.keep_content)
     ask = _blocking(Client.ask)
+    judge = _blocking(Client.judge)
     wait = _blocking(Client.wait)
 
     def outcomes(

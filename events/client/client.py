@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, Self
 
+from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from events.client.documents import DocumentMethods
@@ -23,13 +24,16 @@ from events.models import (
     Filters,
     Like,
     QueryAnswer,
+    QueryJudged,
+    QueryJudgedData,
     Weights,
+    first_problem,
 )
 from events.names import Lane, Names
 from events.outbox import Outbox
 from events.server.connection import connect, retrying
 from events.signatures import SigningKey
-from runtime.errors import Unavailable
+from runtime.errors import Unavailable, UsageError
 
 __all__ = ["TIMEOUT", "Client"]
 
@@ -264,6 +268,48 @@ class Client(DocumentMethods):
             "diversity": diversity,
         }
         return await self._ask(project, agent, query, timeout)
+
+    async def judge(
+        self,
+        project: str,
+        query_id: str,
+        chunk_id: int,
+        verdict: Literal["shown", "opened", "used", "rejected"],
+        *,
+        rank: int | None = None,
+        agent: str | None = None,
+        event_id: str | None = None,
+    ) -> str:
+        """Publish what became of one result of an answer; return the id of the event.
+
+        A worker keeps it if project and agent are those of the question, the answer has the chunk,
+        and the answer came within the last hour. Otherwise it is left out.
+
+        Args:
+            project: the project that was asked.
+            query_id: ``query_id`` of the answer.
+            chunk_id: ``chunk_id`` of the result.
+            verdict: what was done with the result.
+            rank: where the result was shown, from 1; by default its rank in the answer.
+            agent: the agent that asked.
+            event_id: id of the event, which counts once; by default a new one.
+
+        Raises:
+            UsageError: an argument is out of its limits.
+            Unavailable: Redis could not be reached for 10 s.
+            LogFull: Redis is near its memory limit.
+            ConfigurationError: the deployment has another number of partitions.
+        """
+        fields = {"query_id": query_id, "chunk_id": chunk_id, "verdict": verdict, "rank": rank}
+        try:
+            data = QueryJudgedData.model_validate({**fields, "project": project, "agent": agent})
+            named = {} if event_id is None else {"id": event_id}
+            judged = QueryJudged.model_validate({**named, "type": QueryJudged.TYPE, "data": data})
+        except ValidationError as error:
+            raise UsageError(f"judgement: {first_problem(error)}") from None
+        await retrying(self._know_deployment)
+        await self._asker.judge(judged)
+        return judged.id
 
     async def _ask(
         self, project: str, agent: str | None, fields: dict[str, Any], timeout: timedelta

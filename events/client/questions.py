@@ -20,6 +20,7 @@ from events.models import (
     QueryAnswer,
     QueryAnswered,
     QueryFailed,
+    QueryJudged,
     QueryRequested,
     first_problem,
     parse_event,
@@ -47,6 +48,7 @@ from runtime.errors import (
 __all__ = ["Asker", "QueryRefused"]
 
 _KEEP_QUERIES = 100_000
+_KEEP_JUDGEMENTS = 100_000
 _READ_COUNT = 100
 _RECONNECT_SECONDS = 0.2
 _CANCEL_AGAIN_SECONDS = 0.1
@@ -117,6 +119,24 @@ class Asker:
         if isinstance(reply, QueryFailed):
             raise QueryRefused(reply.data.problem)
         return reply.data
+
+    async def judge(self, judged: QueryJudged) -> None:
+        """Send a judgement of a result.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+            LogFull: Redis is near its memory limit.
+        """
+        await self._headroom.check()
+        partition = self._names.query_partition(judged.data.query_id)
+        add = partial(
+            self._redis.xadd,
+            self._names.stream(Topic.JUDGED, partition),
+            {"event": judged.to_bytes()},
+            maxlen=_KEEP_JUDGEMENTS,
+            approximate=True,
+        )
+        await retrying(add)
 
     def statistics(self) -> dict[str, int]:
         """Count the queries that wait for their reply, and the reader tasks."""

@@ -55,7 +55,8 @@ _SCRIPTS = "eval evalsha"
 _LOGS = "{document.*}:changed.live {document.*}:changed.bulk"
 _CHUNKED = "{document.*}:chunked.live {document.*}:chunked.bulk"
 _QUERIES = "{query.*}:requested"
-_DEAD = " ".join(f"{key}.dead" for key in f"{_LOGS} {_CHUNKED} {_QUERIES}".split())
+_JUDGED = "{query.*}:judged"
+_DEAD = " ".join(f"{key}.dead" for key in f"{_LOGS} {_CHUNKED} {_QUERIES} {_JUDGED}".split())
 _REPLIES = "{query.*}:replies:*"
 _SEEN = "{document.*}:seen:*"
 
@@ -65,7 +66,7 @@ _EVERYBODY = "ping info select time acl|whoami script|load"
 
 _PUBLISHING = (
     _Grant(_SCRIPTS, f"{_LOGS} {_SEEN}"),
-    _Grant("xadd", f"{_LOGS} {_QUERIES}", "W"),
+    _Grant("xadd", f"{_LOGS} {_QUERIES} {_JUDGED}", "W"),
     _Grant("get set", _SEEN),
     _Grant("get", _DEPLOYMENT, "R"),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
@@ -111,7 +112,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         *_PUBLISHING,
         _Grant("xadd", _CHUNKED, "W"),
         _Grant("xdel", _DEAD),
-        _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
+        _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_JUDGED} {_DEAD}"),
         _Grant("xack", _LOGS),
         _Grant("set", _DEPLOYMENT),
         _CALLERS,

@@ -307,7 +307,7 @@ class ReplyOnce(_Script):
         return string.find(added.err, 'WRONGTYPE') and -1 or added
       end
       redis.call('PEXPIRE', KEYS[1], ARGV[4])
-      redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
+      redis.call('SET', KEYS[2], ARGV[6], 'PX', ARGV[7])
       replied = 1
     end
     redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
@@ -325,14 +325,25 @@ class ReplyOnce(_Script):
         event: bytes,
         keep: timedelta,
         keep_replies: int,
+        record: bytes,
+        keep_record: timedelta,
     ) -> bool:
-        """Return True if this was the first reply.
+        """Return True if this was the first reply. ``record`` is the value of the key ``replied``.
 
         Raises:
             MalformedEvent: ``reply_stream`` is a key of another kind.
         """
         keys = [reply_stream, replied, query_stream]
-        sent = await self._run(keys, [event, group, entry_id, _milliseconds(keep), keep_replies])
+        arguments: list[str | int | bytes] = [
+            event,
+            group,
+            entry_id,
+            _milliseconds(keep),
+            keep_replies,
+            record,
+            _milliseconds(keep_record),
+        ]
+        sent = await self._run(keys, arguments)
         if sent < 0:
             raise MalformedEvent(f"reply_to {reply_stream!r} is a key that is not a stream")
         return bool(sent)

@@ -17,6 +17,7 @@ from events.models import (
     Event,
     QueryAnswered,
     QueryFailed,
+    QueryJudged,
     QueryRequested,
 )
 from events.names import Names, Topic
@@ -53,6 +54,11 @@ _CHANNELS: dict[str, tuple[str, str, tuple[type[Event], ...]]] = {
         Topic.QUERY,
         "Questions; each gets exactly one reply on the stream that its reply_to names.",
         (QueryRequested,),
+    ),
+    "queryJudged": (
+        Topic.JUDGED,
+        "Judgements of results by their askers; about the latest 100,000.",
+        (QueryJudged,),
     ),
 }
 _REPLIES = "replies"

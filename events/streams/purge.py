@@ -21,6 +21,7 @@ from redis.asyncio import Redis
 from events.models import DocumentRejected, QueryAnswered
 from events.names import GROUPS, DocumentKey, Lane, LogPosition, Names, Topic, kept_position
 from events.server.connection import redis_errors
+from events.streams.answer_records import AnswerRecord
 from events.streams.entries import Entry, entries_of
 from events.streams.trim import trim_handled
 from runtime.errors import ConfigurationError, MalformedEvent
@@ -100,6 +101,11 @@ class PurgeTargets:
         return data.get("project") == self.project and any(
             self._is_uri(result.get("citation") or {}) for result in results or ()
         )
+
+    def record(self, raw: bytes | None) -> bool:
+        """Return whether the record of an answer is of the project: any question may quote it."""
+        record = AnswerRecord.from_bytes(raw)
+        return record is not None and record.project == self.project
 
     def _limit(self, data: Mapping[str, Any]) -> LogPosition | None:
         if data.get("project") != self.project:
@@ -200,6 +206,16 @@ class StreamPurge:
                 keys = [key async for key in self._redis.scan_iter(_literal(pattern), count=1_000)]
             for key in keys:
                 done.replies += await self._rewrite(key.decode(), targets.reply)
+            await self._forget_records(partition, targets)
+
+    async def _forget_records(self, partition: int, targets: PurgeTargets) -> None:
+        """Empty the records of answers; each key stays, so that its query keeps its one reply."""
+        pattern = _literal(self._names.replied("*", partition))
+        with redis_errors():
+            async for key in self._redis.scan_iter(pattern, count=1_000):
+                raw: Any = await self._redis.get(key)
+                if targets.record(raw):
+                    await self._redis.set(key, b"", xx=True, keepttl=True)
 
     async def count(self, targets: PurgeTargets) -> int:
         """Count the changes and dead letters that are left."""

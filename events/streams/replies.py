@@ -10,6 +10,7 @@ from events.models import QueryAnswered, QueryFailed
 from events.names import GROUPS, Names, Topic
 from events.server.connection import retrying
 from events.server.scripts import ReplyOnce
+from events.streams.answer_records import JUDGEABLE
 from runtime import traces
 from runtime.errors import MalformedEvent
 
@@ -26,7 +27,8 @@ class Replies:
     """Sends the terminal replies of an answerer.
 
     A reply can be read for 10 minutes after it was sent, and at most about the 1,000 latest replies
-    of a client are kept. A query id is remembered as replied for 10 minutes.
+    of a client are kept. A query id is remembered as replied for 10 minutes or, if its answer can
+    be judged, for as long as that.
     """
 
     def __init__(self, redis: Redis, names: Names) -> None:
@@ -41,6 +43,7 @@ class Replies:
         reply_to: str,
         entry_id: str,
         partition: int = 0,
+        record: bytes = b"",
     ) -> bool:
         """Reply unless the query already has its reply, and acknowledge the query's entry.
 
@@ -50,6 +53,7 @@ class Replies:
             reply_to: the stream named by the query.
             entry_id: the query's entry in its stream.
             partition: the partition of that stream.
+            record: the ``AnswerRecord`` of the reply; empty if it can't be judged.
 
         Returns:
             True if this was the first reply.
@@ -81,5 +85,7 @@ class Replies:
                     event=body,
                     keep=_KEEP,
                     keep_replies=_KEEP_REPLIES,
+                    record=record,
+                    keep_record=JUDGEABLE if record else _KEEP,
                 )
             )

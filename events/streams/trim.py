@@ -24,8 +24,13 @@ __all__ = [
 ]
 
 
-async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
-    """Drop answered queries that are older than ``keep``; return their number.
+async def trim_queries(
+    redis: Redis,
+    names: Names,
+    keep: timedelta = timedelta(minutes=10),
+    topic: Topic = Topic.QUERY,
+) -> int:
+    """Drop answered queries, or kept judgements, that are older than ``keep``; return their number.
 
     Trims by id, below the oldest pending query and below the group's cursor: a trim by length would
     drop entries that are still pending.
@@ -35,9 +40,9 @@ async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(m
     """
     trimmed = 0
     for partition in range(names.partitions):
-        key = names.stream(Topic.QUERY, partition)
+        key = names.stream(topic, partition)
         with redis_errors():
-            trimmed += await _trim(redis, key, {GROUPS[Topic.QUERY]}, keep)
+            trimmed += await _trim(redis, key, {GROUPS[topic]}, keep)
     return trimmed
 
 

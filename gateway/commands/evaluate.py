@@ -28,6 +28,8 @@ from events.client.client import Client
 from gateway.clients import open_client, open_database
 from gateway.commands.ask import Mode
 from gateway.operations.comparison_plot import render
+from gateway.operations.feedback import feedback_set
+from gateway.operations.feedback import write as write_set
 from gateway.operations.paired_scores import Comparison, Difference, compare_all
 from gateway.output import print_json, printable, stderr, stdout, table
 from gateway.progress import ShowProgress, progress
@@ -39,6 +41,7 @@ from store.generations import catalog
 from store.generations.catalog import Generation
 from store.generations.evaluations import EvaluationRow, Evaluations, QuestionScore
 from store.generations.inventory import Inventory
+from store.generations.judgements import Judgements, StoredJudgement
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 
@@ -65,11 +68,11 @@ command = typer.Typer(cls=_DirectoryGroup, rich_markup_mode=None)
 @command.command()
 def run(
     directory: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="DIR", help="Directory with corpus.jsonl, queries.jsonl and qrels.tsv."
         ),
-    ],
+    ] = None,
     mode: Annotated[Mode | None, typer.Option(help="Score this mode only; default: all.")] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save the scores, to compare them with others.")
@@ -77,12 +80,30 @@ def run(
     name: Annotated[
         str | None, typer.Option(help="Save the scores under this name, for `eval compare`.")
     ] = None,
+    from_feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROJECT", help="Write a set of the judgements of PROJECT; evaluate nothing."
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of that set; default: feedback-PROJECT."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Index DIR/corpus.jsonl, ask DIR/queries.jsonl, score against DIR/qrels.tsv.
 
-    `headrace eval DIR` is the same.
+    `headrace eval DIR` is the same. With --from-feedback, DIR is made of judgements.
     """
+    if (directory is None) == (from_feedback is None):
+        raise UsageError("give either DIR or --from-feedback", "name the directory of a set")
+    if from_feedback is not None:
+        _write_feedback(from_feedback, to or Path(f"feedback-{from_feedback}"), json=json)
+        return
+    assert directory is not None
+    if to is not None:
+        raise UsageError("--to needs --from-feedback", "leave --to out")
     if name is not None:
         _check_name(name)
     is_saved = save or name is not None
@@ -146,6 +167,26 @@ def compare_saved(
         if changed:
             typer.echo(f"\n{printable(comparison.set_name)}, {comparison.mode}: largest changes")
             stdout().print(table([_question_row(row) for row in changed]))
+
+
+def _write_feedback(project: str, directory: Path, *, json: bool) -> None:
+    async def read(settings: Settings) -> list[StoredJudgement]:
+        async with (
+            stack(settings, with_worker=False) as running,
+            open_database(running) as database,
+        ):
+            [project_id] = (await Inventory(database).projects(project)).values()
+            return await Judgements(database).of(project_id)
+
+    feedback = feedback_set(project, run_client(read))
+    write_set(feedback, directory)
+    counts = {"questions": len(feedback.questions), "documents": len(feedback.uris)}
+    if json:
+        print_json({"directory": str(directory), **counts})
+    else:
+        typer.echo(
+            f"{counts['questions']} questions and {counts['documents']} documents: {directory}"
+        )
 
 
 def _check_name(name: str) -> None:

@@ -12,6 +12,7 @@ from events.models import Kind
 from events.replays import ReplayState, ReplayStates
 from gateway.clients import names_of, open_redis
 from gateway.operations.replay_runs import (
+    gate_of,
     generations_table,
     plan_projects,
     print_differences,
@@ -35,7 +36,6 @@ from processors.replay.generations import (
     switch_to,
 )
 from processors.replay.generations import drop as drop_generation
-from processors.replay.replay import Gate
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
 from processors.replay.verification import NotSwitched
@@ -137,7 +137,7 @@ def replay(
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show, replay_id))
         print_plans(plans, json)
         return
-    checks = None if gate is None else _gate(gate, _MAX_DROP if max_drop is None else max_drop)
+    checks = None if gate is None else gate_of(gate, _MAX_DROP if max_drop is None else max_drop)
     reports: list[ReplayReport] = []
     try:
         _run(
@@ -274,12 +274,6 @@ def _with_states(work: Callable[[ReplayStates], Awaitable[T]]) -> T:
             return await work(ReplayStates(redis, names_of(running)))
 
     return run_client(main)
-
-
-def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.operations.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
-
-    return gate_of(directory, max_drop)
 
 
 def _run(work: Callable[[OperatorTools, ShowProgress], Awaitable[T]]) -> T:

@@ -99,6 +99,10 @@ ROUTES: Mapping[str, RouteDescription] = {
     f"POST {_PROJECT}/ask:batch": _route(
         Right.ASK, {"questions": [{"text": "herons"}, {"text": "owls", "mode": "keyword"}]}
     ),
+    f"POST {_PROJECT}/judgements": _route(
+        Right.ASK,
+        {"query_id": "0f3c5a7b9d1e4c6f8a2b4d6e8f0a1c3e", "chunk_id": 12, "verdict": "used"},
+    ),
     f"PUT {_PROJECT}/document": _DOCUMENT,
     f"DELETE {_PROJECT}/document": _route(Right.PUBLISH, uri="birds/herons.md"),
     f"GET {_PROJECT}/document": _route(Right.READ, uri="birds/herons.md"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from events.models import Kind, QueryAnswer
+from events.models import Judgement, Kind, QueryAnswer
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
@@ -44,6 +44,12 @@ class Questions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     questions: Annotated[list[Question], Field(min_length=1, max_length=16)]
+
+
+class JudgementReceipt(BaseModel):
+    """Confirmation of a judgement; it counts once for each `event_id`."""
+
+    event_id: str
 
 
 class Answers(BaseModel):
@@ -105,6 +111,23 @@ async def ask_many(
             return problem_of(error)
 
     return Answers(answers=await asyncio.gather(*map(answer, questions.questions)))
+
+
+@router.post("/v1/projects/{project}/judgements", status_code=202)
+async def judge(
+    project: str,
+    judgement: Judgement,
+    caller: CallerOf,
+    services: ServicesOf,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
+) -> JudgementReceipt:
+    """Judge one result of an answer that the caller got within the last hour.
+
+    A worker leaves out a judgement of a question of another agent, or of a result that the answer
+    does not have.
+    """
+    event_id = await services.knowledge.judge(caller, project, judgement, idempotency_key)
+    return JudgementReceipt(event_id=event_id)
 
 
 async def _answer(

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from bench.evaluation import DEPTH, load_questions, ndcg
 from events.replays import Operation, ReplayState
 from gateway.output import print_json, printable
 from gateway.progress import ShowProgress
 from processors.replay.dry_run import Estimate
 from processors.replay.generations import SwitchResult, projects_of
 from processors.replay.publication import ReplayPublication
+from processors.replay.quality_gate import Ask, EvaluationGate
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
 from processors.replay.verification import NotSwitched
 from processors.wiring.operator_tools import OperatorTools
+from runtime.errors import UsageError
 from store.generations.inventory import ListedGeneration
 
 __all__ = [
+    "gate_of",
     "generations_table",
     "plan_projects",
     "print_differences",
@@ -38,6 +44,7 @@ __all__ = [
     "replay_state",
 ]
 
+_QUERY_CHARACTERS = 2000
 _SHOWN_DIFFERENCES = 20
 _SHORT = ("id", "state", "documents", "chunks", "since")
 
@@ -76,6 +83,26 @@ async def replay_projects(
         publication.follow(work.report.as_json, partial(getattr, work, "may_be_stopped"))
         reports.append(work.report)
         await publication.run(work.run(), ReplayReport.as_json)
+
+
+def gate_of(directory: Path, max_drop: float) -> EvaluationGate:
+    """Gate on the mean nDCG@10 over the questions of a set, whose document ids are uris.
+
+    Raises:
+        UsageError: the set is ill-formed, or the drop is not between 0 and 1.
+    """
+    if not 0 <= max_drop <= 1:
+        raise UsageError(f"--max-drop must be from 0 to 1, not {max_drop:g}")
+    questions = load_questions(directory)
+
+    async def score(ask: Ask) -> float:
+        scores = []
+        for query, text in questions.queries.items():
+            uris = list(dict.fromkeys(await ask(text[:_QUERY_CHARACTERS])))
+            scores.append(ndcg(uris, questions.grades[query], DEPTH))
+        return statistics.fmean(scores)
+
+    return EvaluationGate(score, max_drop)
 
 
 def published(tools: OperatorTools, show: ShowProgress, state: ReplayState) -> ReplayPublication:

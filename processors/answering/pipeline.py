@@ -31,6 +31,7 @@ from events.models import (
     QueryFailedData,
     QueryRequested,
 )
+from events.streams.answer_records import AnswerRecord
 from events.streams.replies import Replies
 from processors.admission import Limits
 from processors.answering.adjustments import adjustments
@@ -142,6 +143,7 @@ class Answering:
             reply_to=event.data.reply_to,
             entry_id=delivery.entry_id,
             partition=delivery.partition,
+            record=_record(event.data, reply),
         )
         failpoint("answering.replied")
         seconds = perf_counter() - began_at
@@ -391,6 +393,14 @@ def _stored_vectors(query: Query, subject: Subject) -> tuple[Vectors, tuple[str,
 def _can_degrade(errors: list[HeadraceError]) -> bool:
     """Return whether keyword search may answer alone; a refused question is the asker's to fix."""
     return not any(isinstance(error, Poison) for error in errors)
+
+
+def _record(query: Query, reply: QueryAnswered | QueryFailed) -> bytes:
+    """Record of an answer that can be judged: the question has a text, and results to rank."""
+    if isinstance(reply, QueryFailed) or query.like is not None or not reply.data.results:
+        return b""
+    searched = with_operators(query) if query.operators else query
+    return b"" if searched.mode == "exact" else AnswerRecord.of(searched, reply.data).to_bytes()
 
 
 def _count(query: Query, reply: QueryAnswered | QueryFailed) -> None:

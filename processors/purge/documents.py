@@ -23,6 +23,7 @@ from runtime.errors import Unavailable, UsageError
 from store.archive.compaction.redaction import Purged
 from store.generations.catalog import Generation
 from store.generations.drop import drop_rows, forget
+from store.generations.judgements import Judgements
 from store.postgres.locks import replay_lock
 from store.purge.rewriter import Rewriter
 from store.purge.rows import DeletedRows
@@ -129,11 +130,15 @@ class _DocumentPurge:
         contents = await self._deleted_rows.drop_contents(archived.hashes - needed)
         vectors, contexts = await self._deleted_rows.purge_caches(generations)
         reasons = await self._deleted_rows.silence_rejections(archived.log_positions)
+        judgements = await Judgements(self._servers.database).drop(
+            self._project_id, self._positions
+        )
         removed = self._report.removed
         removed["vector cache"] = f"{vectors} vectors that no text uses"
         removed["context cache"] = f"{contexts} contexts that no chunk uses"
         removed["contents by reference"] = str(contents)
         removed["ledger"] = f"{reasons} rejection reasons"
+        removed["judgements"] = str(judgements)
         removed["outbox"] = f"{outbox} events"
         removed["streams"] = str(streams)
         await self._purge_archive()

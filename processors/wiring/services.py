@@ -14,7 +14,8 @@ import structlog
 from events.client.outcomes import Outcomes
 from events.heartbeats import Heartbeats
 from events.models import Kind
-from events.names import Names
+from events.names import Names, Topic
+from events.streams.answer_records import AnswerRecords
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
 from processors.answering.calibration import CalibrationUpkeep
@@ -32,6 +33,7 @@ from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.indexing.pipeline import Indexing
+from processors.judgements import JudgementPipeline
 from processors.recipes import RecipeNotices, chooses_models
 from processors.rejections import RejectionReporter
 from processors.wiring.foundation import open_foundation
@@ -40,6 +42,7 @@ from processors.wiring.servers import deployment_watch
 from runtime.errors import Retryable
 from runtime.settings import Settings
 from store.generations.catalog import Recipe
+from store.generations.judgements import Judgements
 from store.postgres.schema_watch import SchemaWatch
 from store.search.maintenance import Maintenance
 from store.search.search import Search
@@ -88,6 +91,9 @@ async def open_services(
                 base.database, base.projects, base.context_stage(sharing, precedence)
             ),
             answering=answering_of(base, reader.count_tokens, notices, ending),
+            judgements=JudgementPipeline(
+                AnswerRecords(base.redis, base.names), base.projects, Judgements(base.database)
+            ),
             rejections=RejectionReporter(
                 base.store,
                 base.pending,
@@ -115,7 +121,8 @@ async def open_services(
             deployment_watch=deployment_watch(base, settings),
             store=base.store,
             count_tokens=reader.count_tokens,
-            trim=partial(trim_queries, base.redis, base.names),
+            trim_queries=partial(trim_queries, base.redis, base.names),
+            trim_judged=partial(trim_queries, base.redis, base.names, topic=Topic.JUDGED),
         )
 
 
@@ -139,6 +146,7 @@ class Services:
     vector_requests: VectorRequests
     contexts: ContextMaintenance
     answering: Answering
+    judgements: JudgementPipeline
     rejections: RejectionReporter
     archiving: Archiving
     embedders: Embedders
@@ -151,4 +159,5 @@ class Services:
     deployment_watch: DeploymentWatch
     store: Store
     count_tokens: CountTokens
-    trim: Callable[[], Awaitable[int]]
+    trim_queries: Callable[[], Awaitable[int]]
+    trim_judged: Callable[[], Awaitable[int]]

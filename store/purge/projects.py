@@ -30,6 +30,7 @@ _TABLES = (
     "sources",
     "publisher_keys",
     "evaluations",
+    "judgements",
     "collection_strategies",
 )
 _ARCHIVE_TABLES = ("archive_contents", "archive_segments", "archive_compactions")

@@ -38,6 +38,7 @@ TABLES = (
     "contents",
     "outbox",
     "ledger",
+    "judgements",
     "archive_contents",
 )
 """Tables with texts, or with data derived from texts."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.settings import LOCAL_MODEL
-from tests.support.cli import Cli, environment_of
+from tests.support.cli import Cli, Result, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
 from tests.support.waiting import eventually
@@ -257,6 +258,35 @@ async def test_eval_scores_each_mode(cli: Cli, tmp_path: Path) -> None:
     assert set(scores) == {"hybrid", "vector", "keyword"}
     assert scores["keyword"]["ndcg@10"] == 1
     assert set(scores["hybrid"]) == {"ndcg@10", "recall@10", "mrr@10", "p50_ms", "p99_ms"}
+
+
+async def test_judgements_become_an_evaluation_set(
+    cli: Cli, plant: Path, tmp_path: Path, redis_url: str
+) -> None:
+    """An agent says what it used; ``eval`` scores the same questions on the live index."""
+    assert "no question with a judged answer" in (await cli_of_absent(cli, plant)).line
+    answer = (await cli("ask", "--project", "plant", "relief valve pressure", "--json")).json
+    places = {result["citation"]["uri"]: result["chunk_id"] for result in answer["results"]}
+    async with Client.connect(redis_url) as client:
+        await client.judge("plant", answer["query_id"], places["valves.md"], "used")
+    directory = tmp_path / "set"
+
+    async def is_written() -> bool:
+        feedback = "--from-feedback", "plant", "--to", str(directory)
+        return (await cli("eval", *feedback)).code == 0
+
+    await eventually(is_written, "the judgement is kept")
+    corpus = json.loads((directory / "corpus.jsonl").read_text())
+    assert corpus == {"_id": "valves.md", "project": "plant"}
+    scores = (await cli("eval", str(directory), "--mode", "keyword", "--json")).json
+    assert scores["keyword"]["ndcg@10"] == 1
+    projects = (await cli("status", "--json")).json["projects"]
+    assert [project["project"] for project in projects] == ["plant"], "nothing was published"
+
+
+async def cli_of_absent(cli: Cli, plant: Path) -> Result:
+    await cli("sync", str(plant), "--project", "plant", "--wait")
+    return await cli("eval", "--from-feedback", "plant")
 
 
 def write_lines(path: Path, rows: list[dict[str, str]]) -> None:

@@ -15,6 +15,7 @@ from string import ascii_lowercase
 import asyncpg
 import pytest
 
+from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli
 from tests.support.forking import ROOT
@@ -104,8 +105,10 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     )
     await publish(cli, renamed)
     await cli("publish", "--wait", stdin=change("bad.pdf", f"The word {refused}", kind="pdf"))
-    asked = await cli("ask", "-p", "docs", text, "--mode", "keyword")
-    assert text in asked.stdout
+    asked = (await cli("ask", "-p", "docs", text, "--mode", "keyword", "--json")).json
+    assert text in asked["results"][0]["content"]
+    async with Client.connect(running(home)["redis_url"]) as client:
+        await client.judge("docs", asked["query_id"], asked["results"][0]["chunk_id"], "used")
 
     def everywhere() -> bool:
         """Each word is in the archive, and so in every earlier store too."""
@@ -133,6 +136,7 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     purged = await cli(*purge, **settings)
     assert purged.code == 0, purged
     assert purged.json["complete"] is True
+    assert purged.json["removed"]["judgements"] == "1"
     assert files_with(words, home) == {}
     assert files_with([stays], home) != {}
 

@@ -241,6 +241,10 @@ async def test_questions_are_asked_at_once(docs: AsyncProject) -> None:
     assert [str(result.citation) for result in second] == ["herons.md:1-2"]
     assert isinstance(failed, UsageError)
     assert failed.request_id
+    judged = await docs.judge(first.query_id, first[0].chunk_id, "used", event_id="swim")
+    assert judged.event_id == "swim"
+    with pytest.raises(UsageError):
+        await docs.judge(first.query_id, first[0].chunk_id, "used", rank=0)
     with pytest.raises(UsageError):
         await docs.ask_many([])
     with pytest.raises(UsageError):

@@ -29,6 +29,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "Collections": models.CollectionList,
     "DocumentPage": models.DocumentPage,
     "ExactCounts": models.ExactCounts,
+    "JudgementReceipt": models.JudgementReceipt,
     "DocumentRow": models.Document,
     "OtherMatch": models.OtherMatch,
     "ProjectRow": models.ProjectSummary,
@@ -51,6 +52,7 @@ RESPONSES: dict[str, type[BaseModel]] = {
 }
 REQUESTS: dict[str, type[BaseModel]] = {
     "Filters": models.Filters,
+    "Judgement": models.Judgement,
     "Like": models.Like,
     "Move": models.Move,
     "Question": models.Question,

@@ -140,6 +140,7 @@ class AsyncProject:
     move = _sending(calls.move)
     ask = _sending(calls.ask)
     ask_many = _sending(calls.ask_many)
+    judge = _sending(calls.judge)
     change = _sending(calls.change)
     summary = _sending(calls.summary)
     document = _sending(calls.document)

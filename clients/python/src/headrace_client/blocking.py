@@ -146,6 +146,7 @@ class Project:
     move = _sending(calls.move)
     ask = _sending(calls.ask)
     ask_many = _sending(calls.ask_many)
+    judge = _sending(calls.judge)
     change = _sending(calls.change)
     summary = _sending(calls.summary)
     document = _sending(calls.document)

@@ -30,6 +30,8 @@ from headrace_client.models import (
     DocumentIndexed,
     DocumentPage,
     Filters,
+    Judgement,
+    JudgementReceipt,
     Lane,
     Like,
     Move,
@@ -60,6 +62,7 @@ __all__ = [
     "count_documents",
     "document",
     "document_page",
+    "judge",
     "move",
     "outcomes",
     "projects",
@@ -339,6 +342,39 @@ def ask_many(
         _answers,
         body=QuestionList(questions=asked).to_bytes(),
         takes=timedelta(milliseconds=max((question.timeout_ms for question in asked), default=0)),
+    )
+
+
+def judge(
+    project: str,
+    query_id: str,
+    chunk_id: int,
+    verdict: Literal["shown", "opened", "used", "rejected"],
+    *,
+    rank: int | None = None,
+    event_id: str | None = None,
+) -> Call[JudgementReceipt]:
+    """Publish what became of one result of an answer of the last hour.
+
+    Args:
+        project: the project that was asked.
+        query_id: ``query_id`` of the answer.
+        chunk_id: ``chunk_id`` of the result.
+        verdict: what was done with the result.
+        rank: where the result was shown, from 1; by default its rank in the answer.
+        event_id: id of the judgement, which counts once. The default is a new id for each call.
+
+    Raises:
+        UsageError: an argument is out of its limits.
+        Unavailable: the gateway, or a server behind it, can't be reached.
+    """
+    judgement = Judgement(query_id=query_id, chunk_id=chunk_id, verdict=verdict, rank=rank)
+    return Call(
+        "POST",
+        _path(project, "/judgements"),
+        _model(JudgementReceipt),
+        body=judgement.model_dump_json(exclude_none=True).encode(),
+        headers=_once(event_id),
     )
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "DocumentPage",
     "DocumentRejected",
     "Filters",
+    "Judgement",
+    "JudgementReceipt",
     "Lane",
     "Like",
     "Move",
@@ -704,6 +706,21 @@ class Question(_Request):
     def to_bytes(self) -> bytes:
         """Serialize without absent fields, as UTF-8 JSON."""
         return self.model_dump_json(exclude_none=True).encode()
+
+
+class Judgement(_Request):
+    """Verdict on one result of an answer. The fields are the arguments of ``judge``."""
+
+    query_id: str
+    chunk_id: int
+    verdict: Literal["shown", "opened", "used", "rejected"]
+    rank: int | None = None
+
+
+class JudgementReceipt(_Response):
+    """Confirmation of a judgement; it counts once for each ``event_id``."""
+
+    event_id: str
 
 
 class QuestionList(_Request):

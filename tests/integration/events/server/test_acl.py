@@ -44,6 +44,8 @@ from tests.support.waiting import eventually
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
 CHUNKED = NAMES.stream(Topic.CHUNKED_LIVE)
 QUERIES = NAMES.stream(Topic.QUERY)
+JUDGED = NAMES.stream(Topic.JUDGED)
+REPLIED = NAMES.replied("query")
 OUTCOMES = NAMES.stream(Topic.OUTCOME)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
 REPLIES = NAMES.replies("somebody")
@@ -92,6 +94,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XRANGE {REPLIES} - +",
         f"XADD {CHUNKED} * event {{}}",
         f"GET {SESSION}",
+        f"XADD {JUDGED}.dead * event {{}}",
     ),
     Role.ANSWERER: (
         f"XADD {CHUNKED} * event {{}}",
@@ -128,6 +131,9 @@ FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
     Role.PUBLISHER: (
         f"XREAD STREAMS {LIVE} 0",
         f"XREAD STREAMS {QUERIES} 0",
+        f"XREAD STREAMS {JUDGED} 0",
+        f"GET {REPLIED}",
+        f"SET {REPLIED} forged",
         f"XTRIM {LIVE} MAXLEN 0",
         f"SET {LIVE} gone",
         f"UNLINK {LIVE}",
@@ -138,6 +144,7 @@ FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
         f"EVAL return(redis.call('XRANGE',KEYS[1],'-','+')) 1 {DEAD}",
     ),
     Role.ANSWERER: (
+        f"XADD {JUDGED} * event {{}}",
         f"XADD {LIVE} * event {{}}",
         f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
         f"XACK {LIVE} indexer 1-1",
@@ -224,12 +231,17 @@ async def test_each_role_does_its_work_by_its_own_user(
         assert isinstance(await running.change("a.md", "The mill race is dry."), DocumentIndexed)
         answer = await running.client.ask("docs", "mill race")
         assert [one.citation.uri for one in answer.results] == ["a.md"]
+        result = answer.results[0]
+        await running.client.judge("docs", answer.query_id, result.chunk_id, "used")
         redis = connect(publisher)
-        for stream in (LIVE, QUERIES):
+        for stream in (LIVE, QUERIES, JUDGED):
             await redis.xadd(stream, {"event": "{"})
         await redis.aclose()
         await admin.xadd(CHUNKED, {"event": "{"})
-        assert {letter.error for letter in await letters(doors, 3)} == {"MalformedEvent"}
+        assert {letter.error for letter in await letters(doors, 4)} == {"MalformedEvent"}
+        as_worker = connect(doors.url(Role.WORKER))
+        await trim_queries(as_worker, NAMES, topic=Topic.JUDGED)
+        await as_worker.aclose()
         assert await refusals(admin) == []
         await _operate(doors, database, tmp_path)
         assert await refusals(admin) == []
@@ -267,7 +279,7 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
         dead = DeadLetters(opened.redis, NAMES)
         for letter in await dead.list():
             await dead.redrive((await dead.show(letter.id)).id)
-        for letter in await letters(doors, 3):
+        for letter in await letters(doors, 4):
             await dead.drop(letter.id)
         await _request_vectors(opened)
         assert (await replay(opened)).switched
