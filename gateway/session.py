@@ -48,7 +48,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the project.")]
 
 CollectionOption = Annotated[
-    list[str] | None, typer.Option(help="Put the documents into this collection.")
+    list[str] | None,
+    typer.Option(
+        "--collection", "--team", help="Put the documents into this collection, as of a team."
+    ),
 ]
 SourceOption = Annotated[
     str | None,

@@ -45,7 +45,11 @@ def add(
     ] = "ask,read",
     agent: Annotated[
         str | None,
-        typer.Option(help="Agent whose private documents the key's holder sees and writes."),
+        typer.Option(
+            "--agent",
+            "--user",
+            help="Agent whose private documents the key's holder sees and writes.",
+        ),
     ] = None,
     expires: Annotated[
         str | None,

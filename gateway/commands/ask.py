@@ -34,6 +34,12 @@ _MOST_STALLS = 5
 """Questions of `grep` in a row that may end before a single document was searched."""
 
 
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", "--user", help="Also search this agent's private documents."),
+]
+
+
 class Mode(StrEnum):
     """Retrievers that a query uses."""
 
@@ -87,14 +93,15 @@ def command(
         bool,
         typer.Option("--vectors", help="With --min-event or --refresh: also wait for vectors."),
     ] = False,
-    agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
+    agent: AgentOption = None,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
     examples: Annotated[
         bool,
         typer.Option("--examples", help="Search code examples in documents, and nothing else."),
     ] = False,
     collection: Annotated[
-        list[str] | None, typer.Option(help="Only documents of this collection.")
+        list[str] | None,
+        typer.Option("--collection", "--team", help="Only documents of this collection."),
     ] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
     path: Annotated[
@@ -234,10 +241,11 @@ def grep(
     lang: Annotated[list[str] | None, typer.Option(help="Only code in this language.")] = None,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
     collection: Annotated[
-        list[str] | None, typer.Option(help="Only documents of this collection.")
+        list[str] | None,
+        typer.Option("--collection", "--team", help="Only documents of this collection."),
     ] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
+    agent: AgentOption = None,
     timeout: Annotated[float, typer.Option(help="Longest wait for an answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:

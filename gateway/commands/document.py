@@ -45,7 +45,9 @@ PrefixOption = Annotated[
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option("--agent", help="Private documents of this agent; default: shared documents."),
+    typer.Option(
+        "--agent", "--user", help="Private documents of this agent; default: shared documents."
+    ),
 ]
 UrisArgument = Annotated[list[str] | None, typer.Argument(metavar="[URI]...")]
 UriArgument = Annotated[str, typer.Argument(metavar="URI")]

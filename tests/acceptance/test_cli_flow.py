@@ -74,6 +74,32 @@ async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
     assert found["results"][0]["citation"]["symbol"] == "start_pump"
 
 
+async def test_users_and_teams_share_a_project(cli: Cli, plant: Path) -> None:
+    """A team's documents are a filter of questions; a user's are found by that user alone."""
+    await cli("sync", str(plant), "-p", "plant", "--team", "works", "--wait")
+    data = {"project": "plant", "uri": "own.md", "content": "My valve sticks.", "agent": "ana"}
+    event = json.dumps({"type": "document.changed", "data": data})
+    token = (await cli("publish", stdin=event)).stdout.strip()
+
+    async def finds(*options: str) -> list[str]:
+        ask = ("ask", "-p", "plant", "valve", "--mode", "keyword", "--min-event", token, "--json")
+        results = (await cli(*ask, *options)).json["results"]
+        return sorted(result["citation"]["uri"] for result in results)
+
+    assert await finds() == ["valves.md"]
+    assert await finds("--team", "works") == ["valves.md"]
+    assert await finds("--team", "office") == []
+    assert await finds("--user", "ana") == ["own.md", "valves.md"]
+    assert await finds("--user", "ben") == ["valves.md"]
+    assert (await cli("grep", "-p", "plant", "valve", "--user", "ana", "-l")).stdout.split() == [
+        "own.md",
+        "valves.md",
+    ]
+    show = ("document", "show", "own.md", "-p", "plant")
+    assert "My valve sticks." in (await cli(*show, "--user", "ana")).stdout
+    assert (await cli(*show)).code == 1, "it is not a shared document"
+
+
 async def test_a_question_is_asked_after_a_refresh(cli: Cli, plant: Path) -> None:
     """Edits are found without a sync; nothing is published twice; a failure becomes a line."""
     ask = (
