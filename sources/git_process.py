@@ -106,6 +106,8 @@ def run_git(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
+            # without a terminal, ssh has nothing to ask for a passphrase or a host key
+            start_new_session=protocols != "none",
         ) as process,
         _time_limit(process, directory),
         _killed_by(stop, process),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -72,6 +74,16 @@ def test_a_mirror_runs_no_program_of_its_remote(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="can't be fetched"):
         update(tmp_path / "o.git", f"ext::sh -c touch% {flag}")
     assert not flag.exists()
+
+
+def test_a_fetch_has_no_terminal_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ssh runs in a session of its own: it asks for nothing that a person would have to enter."""
+    session = tmp_path / "session"
+    command = f"{sys.executable} -c 'import os; print(os.getsid(0))' >{session}; false"
+    monkeypatch.setenv("GIT_SSH_COMMAND", command)
+    with pytest.raises(Unavailable, match="can't be fetched"):
+        update(tmp_path / "o.git", "ssh://git@127.0.0.1/book.git")
+    assert int(session.read_text()) != os.getsid(0)
 
 
 def test_an_update_can_be_stopped(tmp_path: Path) -> None:
