@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator
 
 from protego import Protego
 from yarl import URL
 
 from content.extractors.xml_tree import local_name, parse_xml
-from runtime.errors import HeadraceError, Unavailable, UsageError
+from runtime.errors import Damaged, HeadraceError, Unavailable, UsageError
 from sources.web.addresses import Scope, origin_of, to_address
 from sources.web.fetcher import Fetcher, NotPublic, Response, Unreachable
 
@@ -24,6 +25,7 @@ _MOST_BYTES = 50 * 2**20
 _MOST_SITEMAPS = 50
 _MOST_SEEDS = 50_000
 _OK = 200
+_GONE = (404, 410)
 _SERVER_ERROR = 500
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GZIP = b"\x1f\x8b"
@@ -137,16 +139,20 @@ class Seeds:
             text = (await self._content(address)).decode("utf-8", "replace")
             links = (to_address(match[1], address) for match in _LINK.finditer(text))
             urls |= dict.fromkeys(filter(None, links))
-        named = [to_address(text, root) for text in self._robots.sitemaps]
-        pending = [url for url in named if url is not None] or [root / "sitemap.xml"]
+        addresses = [to_address(text, root) for text in self._robots.sitemaps]
+        named = [url for url in addresses if url is not None]
+        guessed = root / "sitemap.xml"
+        pending = named or [guessed]
         seen = set(pending)
         while pending and len(seen) <= _MOST_SITEMAPS and len(urls) < _MOST_SEEDS:
             address = pending.pop(0)
+            is_named = bool(named) or address != guessed
             try:
-                entries = list(_locations(_unpacked(await self._content(address))))
+                raw = await self._content(address, is_named=is_named)
+                entries = list(_locations(_unpacked(raw)))
             except HeadraceError:
                 # many sites respond with a page of their own where there is no sitemap
-                self.is_complete = self.is_complete and not named
+                self.is_complete = self.is_complete and not is_named
                 continue
             for kind, link in entries:
                 url = to_address(link, address)
@@ -161,26 +167,35 @@ class Seeds:
             self.is_complete = False
         return list(urls)
 
-    async def _content(self, url: URL) -> bytes:
-        """Content of a file; empty if there is none, or if it can't be read."""
+    async def _content(self, url: URL, *, is_named: bool = False) -> bytes:
+        """Content of a file; empty if there is none, or if it can't be read.
+
+        ``is_named``: the site names the file, so a status such as 403 does not mean that there is
+        none.
+        """
         try:
             response = await _follow(self._fetcher, url, _MOST_BYTES)
         except Unreachable:
             self.is_complete = False
             return b""
-        if response.status >= _SERVER_ERROR or response.is_oversized:
+        is_denied = is_named and response.status not in (_OK, *_GONE)
+        if response.status >= _SERVER_ERROR or is_denied or response.is_oversized:
             self.is_complete = False
         return response.raw
 
 
 def _unpacked(raw: bytes) -> bytes:
-    """Content of a sitemap that may be packed, up to its limit; empty if it is damaged."""
+    """Content of a sitemap that may be packed, up to its limit.
+
+    Raises:
+        Damaged: it can't be unpacked.
+    """
     if not raw.startswith(_GZIP):
         return raw
     try:
         return gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_MOST_BYTES)
-    except (OSError, EOFError, ValueError):
-        return b""
+    except (OSError, EOFError, zlib.error) as error:
+        raise Damaged(f"the sitemap can't be unpacked: {error}") from None
 
 
 def _locations(raw: bytes) -> Iterator[tuple[str, str]]:

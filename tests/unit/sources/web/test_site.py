@@ -164,8 +164,15 @@ def test_pages_are_found_by_sitemaps_and_llms_txt(site: Website) -> None:
     changes, before = crawl(site, before)
     assert changes == ["delete /docs/named.md", "upsert /docs/named"]
     # a sitemap that can't be read does not show that its pages are gone
-    site.replies["/maps/1.xml.gz"] = Reply("down", 500)
-    assert crawl(site, before)[0] == []
+    packed = gzip.compress(urls.format(listed).encode())
+    for reply in (
+        Reply("down", 500),
+        Reply("forbidden", 403),
+        Reply(packed[:-9]),
+        Reply(packed[:10] + b"\xff" * 20),
+    ):
+        site.replies["/maps/1.xml.gz"] = reply
+        assert crawl(site, before)[0] == []
     site.replies["/maps/1.xml.gz"] = Reply("gone", 404)
     assert crawl(site, before)[0] == [
         "delete /docs/listed.html",
