@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 import zlib
@@ -46,6 +47,9 @@ _ACCEPT = (
     "text/html, application/xhtml+xml, application/pdf, text/markdown;q=0.9, text/plain;q=0.8, "
     "*/*;q=0.5"
 )
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9_.+-]{1,63}/[a-z0-9_.+-]{1,64}")
+"""Media types that an event may have."""
 
 LimitOf = Callable[[URL, str], int]
 """Most bytes to read of an address with a media type; 0 if its content is not needed."""
@@ -98,8 +102,9 @@ class Response:
 
     @property
     def media_type(self) -> str:
-        """Media type without parameters, or an empty string."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        """Media type without parameters; empty if there is none, or what is there is not one."""
+        text = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return text if _MEDIA_TYPE.fullmatch(text) else ""
 
     @property
     def is_unchanged(self) -> bool:

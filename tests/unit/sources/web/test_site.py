@@ -282,6 +282,8 @@ def test_contents_are_taken_by_their_media_type(site: Website) -> None:
         "header": ("text/html; charset=windows-1251", html("Шлюз").encode("cp1251")),
         "notes": ("text/plain", "Notes."),
         "guide": ("text/markdown; charset=utf-8", "# Guide"),
+        "odd": ("text/\xe9", html("Odd.")),
+        "long": ("x" * 64 + "/html", html("Long.")),
         "manual": ("application/pdf", b"%PDF-1.4\n\xff\0"),
         "api.json": ("application/json", '{\n  "openapi": "3.1.0",\n  "paths": {}\n}'),
         "data.json": ("application/json", '{"a": 1}'),
@@ -296,12 +298,16 @@ def test_contents_are_taken_by_their_media_type(site: Website) -> None:
     changes, after = sync(opened(site))
     bodies = {path_of(site, change): change for change in changes}
     assert sorted(path.rpartition("/")[2] for path in bodies) == sorted(
-        ["", "latin.html", "header", "notes", "guide", "manual", "api.json"]
+        ["", "latin.html", "header", "notes", "guide", "odd", "long", "manual", "api.json"]
     )
     assert "höher" in str(bodies["/docs/latin.html"].content)
     assert "Шлюз" in str(bodies["/docs/header"].content)
     assert "iso-8859-1" not in str(bodies["/docs/latin.html"].content)
     assert bodies["/docs/manual"].content == b"%PDF-1.4\n\xff\0"
+    for name in ("odd", "long"):
+        details = bodies[f"/docs/{name}"].details
+        assert details is not None
+        assert details.media_type is None
     details = bodies["/docs/guide"].details
     assert details is not None
     assert details.media_type == "text/markdown"
