@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["COMMANDS", "FORWARDED", "SOCKET_NAME", "STREAMS", "identity", "run_forked"]
 
-COMMANDS = frozenset({"ask", "crawl", "grep", "hook", "sync"})
+COMMANDS = frozenset({"ask", "crawl", "github", "grep", "hook", "sync"})
 """Commands that are frequent, and whose work takes less time than their imports."""
 
 SOCKET_NAME = "commands.sock"

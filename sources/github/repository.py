@@ -24,6 +24,8 @@ from sources.web.fetcher import Fetcher, Manners
 __all__ = ["DEFAULT_API", "GitHubSource", "ThreadChoice", "open_github"]
 
 T = TypeVar("T")
+_Parts = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""Thread, and its comments with those of its reviews."""
 
 DEFAULT_API = "https://api.github.com"
 
@@ -217,10 +219,13 @@ class GitHubSource(WithoutHistory):
 
         def read(uri: str, fingerprint: str) -> Content:
             thread = self._threads[uri]
-            try:
-                head, comments = asyncio.run(self._read(thread))
-            except Gone as error:
-                raise FileNotFoundError(str(error)) from None
+            parts = self._kept(thread)
+            if parts is None:
+                try:
+                    parts = asyncio.run(self._request(thread))
+                except Gone as error:
+                    raise FileNotFoundError(str(error)) from None
+            head, comments = parts
             raw = conversation_of(head, comments)[: sizes.of(uri) + 1]
             is_settled = thread.number not in self._unsettled
             details = details_of(head, self._repository)
@@ -280,10 +285,24 @@ class GitHubSource(WithoutHistory):
             memory.threads[thread.number] = thread
             self._heads.keep(str(thread.number), json.dumps(head).encode())
 
-    async def _read(
-        self, thread: ListedThread
-    ) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        """Read a thread and its comments; raises Gone.
+    def _kept(self, thread: ListedThread) -> _Parts | None:
+        """Thread with its comments, as far as they were listed; None if a request is needed."""
+        saved = self._heads.read(str(thread.number))
+        if saved is None:
+            return None
+        head = json.loads(saved)
+        count = head.get("comments")
+        if not count and not thread.is_pull:
+            return head, ()
+        lines = (self._comments.read(str(thread.number)) or b"").splitlines()
+        comments = [json.loads(line) for line in lines]
+        # a comment may be listed twice: the later version counts
+        by_id = {(comment.get("id"), "path" in comment): comment for comment in comments}
+        is_current = count == sum(not of_review for _, of_review in by_id)
+        return (head, [*by_id.values()]) if self._has_all_comments and is_current else None
+
+    async def _request(self, thread: ListedThread) -> _Parts:
+        """Read a thread with its comments; raises Gone.
 
         As soon as threads have cost as many requests one by one as all comments would together,
         all are read at once. So a sync sends about twice as many requests as needed, at most.
@@ -292,17 +311,16 @@ class GitHubSource(WithoutHistory):
             api = RestApi(fetcher, self._url, self._rate_limit)
             if not self._has_all_comments and self._requests >= self._requests_for_all:
                 await self._read_all(api)
+                if (parts := self._kept(thread)) is not None:
+                    return parts
             saved = self._heads.read(str(thread.number))
             head = json.loads(saved) if saved else await self._counted(api.thread(thread.number))
-            comments = self._kept_comments(thread.number)
-            if self._has_all_comments and _of_issue(comments) == head.get("comments"):
-                return head, comments
             kinds = ["issues"] if head.get("comments") else []
             kinds += ["pulls"] if thread.is_pull else []
-            current: list[Mapping[str, Any]] = []
+            comments: list[Mapping[str, Any]] = []
             for kind in kinds:
-                current += await self._counted(api.comments(kind, thread.number))
-            return head, current
+                comments += await self._counted(api.comments(kind, thread.number))
+            return head, comments
 
     async def _counted(self, request: Awaitable[T]) -> T:
         self._requests += 1
@@ -317,16 +335,3 @@ class GitHubSource(WithoutHistory):
                     number = number_of_comment(comment)
                     self._comments.add(str(number), json.dumps(comment).encode() + b"\n")
         self._has_all_heads = self._has_all_comments = True
-
-    def _kept_comments(self, number: int) -> Sequence[Mapping[str, Any]]:
-        """Comments of a thread among all; of one that was listed twice, the later version."""
-        lines = (self._comments.read(str(number)) or b"").splitlines()
-        comments = [json.loads(line) for line in lines]
-        return list(
-            {(comment.get("id"), "path" in comment): comment for comment in comments}.values()
-        )
-
-
-def _of_issue(comments: Sequence[Mapping[str, Any]]) -> int:
-    """Count the comments that are not of a review."""
-    return sum("path" not in comment for comment in comments)

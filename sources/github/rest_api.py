@@ -194,18 +194,23 @@ class RestApi:
     def _next_of(self, response: Response) -> URL | None:
         """Address of the next page; None for the last one."""
         link = _NEXT.search(response.headers.get("Link", ""))
-        return None if link is None else self._same_server(URL(link[1]))
+        return None if link is None else self._same_server(link[1])
 
     def _redirect_of(self, response: Response) -> URL | None:
         try:
             target = redirect_of(response)
         except Unreachable as error:
             raise explained(response.url, error) from None
-        return None if target is None else self._same_server(target)
+        return None if target is None else self._same_server(str(target))
 
-    def _same_server(self, url: URL) -> URL:
-        """Return the address; another server, which must not get the token, is an error."""
-        if not url.absolute or url.origin() != self.url.origin():
+    def _same_server(self, address: str) -> URL:
+        """Return an address; one on another server, which must not get the token, is an error."""
+        try:
+            url = URL(address, encoded=True)
+            is_same = url.absolute and url.origin() == self.url.origin()
+        except ValueError:
+            is_same = False
+        if not is_same:
             raise Unavailable(f"{self.url} leads to another server", "check GITHUB_API_URL")
         return url
 

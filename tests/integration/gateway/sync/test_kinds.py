@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -269,19 +270,30 @@ async def test_an_import_publishes_edited_metadata(
         assert counts(await syncs(open_import(str(file)))) == (1, 0, 0)
 
 
-async def test_a_citation_leads_to_the_section_of_a_page(
+async def test_a_citation_leads_to_the_place_in_its_document(
     syncs: Syncs, redis_url: str, database: FreshDatabase
 ) -> None:
-    """The link of a result is the address of its page, with the id of the heading above it."""
+    """The link of a result is that of the section of a page, or of the comment of a thread."""
     body = '<h1>Mill</h1><p>The weir is low.</p><h2 id="gate">Gate</h2><p>The sluice is shut.</p>'
-    with website() as site:
+    with website() as site, github() as server:
         site.page("/", body)
-        source = open_site(site.url(), manners=Manners(delay_seconds=0), allow_private=True)
+        page = open_site(site.url(), manners=Manners(delay_seconds=0), allow_private=True)
+        number = server.open("The gate jams", "It jams at noon. " * 60, labels=[{"name": "bug"}])
+        comment = server.comment(number, "Grease the hinge with tallow. " * 40)
+        thread = open_github("mill/race", api=server.url, token=TOKEN, allow_private=True)
         async with headrace(redis_url, database) as running:
-            assert counts(await syncs(source)) == (0, 1, 0)
-            answer = await running.client.ask("docs", "sluice", mode="keyword")
-            assert answer.results[0].citation.uri == site.url()
-            assert answer.results[0].citation.permalink == site.url("/#gate")
+            assert counts(await syncs(page)) == (0, 1, 0)
+            ask = partial(running.client.ask, "docs", mode="keyword")
+            citation = (await ask("sluice")).results[0].citation
+            assert (citation.uri, citation.permalink) == (site.url(), site.url("/#gate"))
+            assert counts(await syncs(thread)) == (0, 1, 0)
+            [result] = (await ask("tallow")).results
+            assert (result.title, result.metadata["labels"]) == ("The gate jams (#1)", "bug")
+            assert result.citation.speakers == ("bo",)
+            assert result.citation.permalink == server.comments[comment]["html_url"]
+            server.edit(number, state="closed")
+            assert counts(await syncs(thread)) == (0, 1, 0)
+            assert (await ask("tallow")).results[0].metadata["state"] == "closed"
 
 
 def expected(kind: Kind, texts: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from content.extractors.conversation.extractor import extract
 from runtime.errors import HeadraceError, Unavailable, UsageError
+from sources import open_source
 from sources.github.repository import GitHubSource, ThreadChoice, open_github
 from sources.types import Change
 from tests.support.github import TOKEN, GitHub, github
@@ -122,22 +123,22 @@ def test_a_second_sync_reads_no_thread(server: GitHub) -> None:
 
 def test_many_threads_are_read_with_few_requests(server: GitHub) -> None:
     """Lists have pages; a thread that is updated or deleted meanwhile hides no other thread."""
-    for number in range(1, 251):
+    for number in range(1, 151):
         server.open(f"Leak {number}", f"Leak {number}.", pull=number % 5 == 0)
         if number % 2:
             server.comment(number, f"Comment {number}.")
-    server.comment(250, "Look here.", path="weir.py")
+    server.comment(150, "Look here.", path="weir.py")
     pages: list[str] = []
 
     def change(path: str) -> None:
-        if "/issues?" in path and len(pages) < 3:
+        if "/issues?" in path and len(pages) < 2:
             pages.append(path)
             server.comment(len(pages), "Once more.")
-            server.delete(200 - len(pages))
+            server.delete(120 - len(pages))
 
     server.after = change
     _, first = publish(server)
-    assert len(pages) == 3
+    assert len(pages) == 2
     assert len(paths(server)) < 30
     server.after = lambda _: None
     assert len(publish(server, first)[0]) <= 3
@@ -157,8 +158,8 @@ def test_many_threads_are_read_with_few_requests(server: GitHub) -> None:
         for change in sync(opened(server), full=True)[0]
     }
     assert texts["mill/race/issues/1"] == ["Leak 1.", "Comment 1.", "Once more."]
-    assert texts["mill/race/issues/247"] == ["Leak 247.", "Comment 247."]
-    assert texts["mill/race/pull/250"] == ["Leak 250.", "`weir.py`: Look here."]
+    assert texts["mill/race/issues/147"] == ["Leak 147.", "Comment 147."]
+    assert texts["mill/race/pull/150"] == ["Leak 150.", "`weir.py`: Look here."]
 
 
 def test_an_incomplete_listing_deletes_nothing(server: GitHub) -> None:
@@ -224,6 +225,8 @@ def test_only_the_named_server_gets_the_token(server: GitHub) -> None:
     for bad in ("mill", "mill/race/x", "mill/..", "mi ll/race", "../race", ""):
         with pytest.raises(UsageError, match="is not a repository"):
             open_github(bad)
+    with pytest.raises(UsageError, match="headrace github OWNER/NAME"):
+        open_source("github:mill/race")
     for options in ({"api": "ftp://x"}, {"api": "http://x.example"}, {"token": "a b\n"}):
         with pytest.raises(UsageError, match="GITHUB_"):
             opened(server, **{"allow_private": False} | options)
@@ -236,10 +239,11 @@ def test_only_the_named_server_gets_the_token(server: GitHub) -> None:
     server.refused = [Reply("", 301, elsewhere)]
     with pytest.raises(Unavailable, match="leads to another server"):
         publish(server)
-    link = {"Link": '<http://localhost:9/x?page=2>; rel="next"'}
-    server.refused = [Reply('{"full_name": "mill/Race"}'), Reply("[]", 200, link)]
-    with pytest.raises(Unavailable, match="leads to another server"):
-        publish(server)
+    for bad in ("http://localhost:9/x?page=2", "/x", "http://x:123456/"):
+        link = {"Link": f'<{bad}>; rel="next"'}
+        server.refused = [Reply('{"full_name": "mill/Race"}'), Reply("[]", 200, link)]
+        with pytest.raises(Unavailable, match="leads to another server"):
+            publish(server)
     for body in ("[]", "{", '{"full_name": "a/../.."}'):
         server.refused = [Reply(body)]
         with pytest.raises(Unavailable, match="is not what the REST API"):
