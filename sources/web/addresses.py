@@ -12,7 +12,7 @@ from yarl import URL
 
 from runtime.errors import UsageError
 
-__all__ = ["LONGEST_ADDRESS", "Scope", "is_asset", "is_public", "origin_of", "to_address"]
+__all__ = ["LONGEST_ADDRESS", "Scope", "is_asset", "is_at", "is_public", "origin_of", "to_address"]
 
 LONGEST_ADDRESS = 1_900
 """Most characters of an address: a uri and a template of links have room for 2,048."""
@@ -61,6 +61,16 @@ def to_address(link: str, base: URL | None = None) -> URL | None:
 def origin_of(url: URL) -> str:
     """Scheme, host and port of an address, such as ``https://docs.example.org``."""
     return str(url.origin())
+
+
+def is_at(url: URL, origin: URL) -> bool:
+    """True if an address has an origin, or is at its host with the other scheme.
+
+    The ports have to be those of the schemes then: another port is another server.
+    """
+    if url.origin() == origin:
+        return True
+    return url.host == origin.host and url.is_default_port() and origin.is_default_port()
 
 
 def is_asset(url: URL) -> bool:
@@ -131,10 +141,7 @@ class Scope:
     def folded(self, url: URL) -> URL:
         """Give an address of the same host the scheme of the scope."""
         origin = URL(self.origin)
-        is_same_host = url.host == origin.host and url.is_default_port()
-        if url.scheme == origin.scheme or not is_same_host or not origin.is_default_port():
-            return url
-        return url.with_scheme(origin.scheme)
+        return url.with_scheme(origin.scheme) if is_at(url, origin) else url
 
     def contains(self, url: URL) -> bool:
         """True if an address is within the scope, whether or not a pattern excludes it."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from sources.web.addresses import is_public
+from sources.web.addresses import is_at, is_public
 
 __all__ = [
     "LONGEST_WAIT",
@@ -124,7 +124,8 @@ class Manners:
     Attributes:
         delay_seconds: pause between the starts of two requests.
         contact: address of the operator, for the log of the site.
-        private_origin: origin that may be at an address that is not public.
+        private_origin: origin that may be at an address that is not public, also with the other
+            scheme.
         headers: further headers of each request.
         busy_statuses: responses after which a request is repeated at the time that they name.
     """
@@ -231,7 +232,8 @@ class Fetcher:
             raise Unreachable(f"{type(error).__name__}: {error}"[:300]) from error
 
     async def _request(self, url: URL, limit_of: LimitOf, validators: Validators) -> Response:
-        is_private = str(url.origin()) == self.manners.private_origin
+        origin = self.manners.private_origin
+        is_private = origin is not None and is_at(url, URL(origin))
         session = self._private if is_private else self._public
         headers = {"Accept": _ACCEPT, **self.manners.headers, **validators.headers()}
         headers["Accept-Encoding"] = "gzip"

@@ -4,7 +4,7 @@ import pytest
 from yarl import URL
 
 from runtime.errors import UsageError
-from sources.web.addresses import LONGEST_ADDRESS, Scope, is_asset, is_public, to_address
+from sources.web.addresses import LONGEST_ADDRESS, Scope, is_asset, is_at, is_public, to_address
 
 PRIVATE = """
     127.0.0.1 127.8.8.8 0.0.0.0 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254
@@ -63,6 +63,22 @@ def test_a_scope_is_the_folder_of_the_first_page() -> None:
     for prefix in ("https://example.org/guide/", "ftp://docs.example.org/"):
         with pytest.raises(UsageError, match=r"is not on docs\.example\.org"):
             Scope.of(BASE, prefix, [])
+
+
+def test_a_host_is_the_same_with_both_schemes_at_their_ports() -> None:
+    """So `--allow-private http://wiki/` follows a redirect to https, but not to another port."""
+    origin = URL("http://wiki.internal")
+    assert is_at(URL("http://wiki.internal/a"), origin)
+    assert is_at(URL("https://wiki.internal/a"), origin)
+    assert is_at(URL("http://wiki.internal:8080/a"), URL("http://wiki.internal:8080"))
+    for url in (
+        "http://wiki.internal:6379/",
+        "https://wiki.internal:80/",
+        "https://other.internal/",
+        "https://wiki.internal.example.org/",
+    ):
+        assert not is_at(URL(url), origin), url
+    assert not is_at(URL("https://wiki.internal/"), URL("http://wiki.internal:8080"))
 
 
 def test_assets_are_recognized_by_their_names() -> None:
