@@ -34,7 +34,8 @@ command = typer.Typer(rich_markup_mode=None)
 def list_sources(project: ProjectOption = "default", json: JsonOption = False) -> None:
     """List the sources of a project with the figures of their last sync.
 
-    `next` is what syncs a source again with this HEADRACE_HOME: a watch that runs, or git hooks.
+    `next` is what syncs a source again with this HEADRACE_HOME: a watch that runs, git
+    hooks, or a webhook of the settings.
     """
 
     async def main(settings: Settings) -> list[dict[str, Any]]:

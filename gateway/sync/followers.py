@@ -1,4 +1,4 @@
-"""Watches and git hooks of this machine that sync a source again."""
+"""Watches, git hooks and webhooks of this machine that sync a source again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from runtime.settings import Settings
 from sources.git import open_git
 from sources.git_hooks import GitHooks
 
-__all__ = ["follower", "hook_arguments", "watch_lock"]
+__all__ = ["follower", "hook_arguments", "mirror_folder", "watch_lock"]
 
 _NAME_CHARACTERS = 16
+_MIRRORS = "mirrors"
 
 
 def watch_lock(settings: Settings, project: str, location: str) -> DirectoryLock:
@@ -31,14 +32,22 @@ def hook_arguments(project: str, location: str) -> list[str]:
     return ["hook", "run", location, f"--project={project}"]
 
 
+def mirror_folder(settings: Settings, name: str) -> Path:
+    """Folder of the mirror of a webhook's repository."""
+    return settings.home_directory / _MIRRORS / f"{name}.git"
+
+
 def follower(settings: Settings, project: str, kind: str, location: str) -> str | None:
-    """Describe what syncs a source again: ``watch (process 12)`` or ``git hooks``.
+    """Describe what syncs a source again: ``watch (process 1)``, ``webhook NAME`` or ``git hooks``.
 
     Returns None if nothing does with the home of the settings. Another machine still may.
     """
     owner = watch_lock(settings, project, location).owner()
     if owner is not None:
         return f"watch (process {owner})"
+    for name, hook in settings.gateway.hooks.items():
+        if hook.project == project and location == str(mirror_folder(settings, name).resolve()):
+            return f"webhook {name}"
     return "git hooks" if kind == "git" and _has_hooks(project, location) else None
 
 

@@ -9,6 +9,7 @@ from threading import Event
 
 import structlog
 
+from gateway.sync.followers import mirror_folder
 from gateway.sync.request import SyncRequest
 from gateway.sync.sync import Destination
 from runtime.errors import HeadraceError, Unavailable
@@ -19,8 +20,6 @@ from sources.git_mirror import update_mirror
 __all__ = ["HookSyncs", "hook_syncs"]
 
 log = structlog.get_logger(__name__)
-
-_FOLDER = "mirrors"
 
 Failed = Callable[[], Awaitable[None]]
 """Callback for a delivery whose sync has failed."""
@@ -73,7 +72,7 @@ class HookSyncs:
 
     async def _sync(self, name: str) -> None:
         hook = self._hooks[name]
-        mirror = self._settings.home_directory / _FOLDER / f"{name}.git"
+        mirror = mirror_folder(self._settings, name)
         stop = Event()
         try:
             await asyncio.to_thread(update_mirror, mirror, hook.repository, stop)
