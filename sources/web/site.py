@@ -23,6 +23,7 @@ __all__ = ["SiteSource", "open_site"]
 
 _UNREAD = Page("")
 _OK = 200
+_PERMANENT = (301, 308)
 _GONE = (404, 410)
 
 
@@ -201,9 +202,9 @@ class SiteSource(WithoutHistory):
 
         Raises:
             UsageError: the page is gone, is not to be crawled, or is on another site or not public.
-            Unavailable: it can't be read.
+            Unavailable: it can't be read, or redirects out of the pages of the last crawl for now.
         """
-        url = self._start
+        url, is_temporary = self._start, False
         robots = await read_robots(fetcher, url)
         for _ in range(MOST_HOPS + 1):
             if not robots.allows(url):
@@ -217,13 +218,31 @@ class SiteSource(WithoutHistory):
                 raise explained(url, error) from None
             if target is None:
                 self._require_page(response)
+                if is_temporary:
+                    self._require_same_scope(url)
                 return robots, response
+            is_temporary = is_temporary or response.status not in _PERMANENT
             if _site_of(target) != _site_of(self._start):
                 raise UsageError(f"{url} redirects to {target}", "name that address")
             if target.origin() != url.origin():
                 robots = await read_robots(fetcher, target)
             url = target
         raise UsageError(f"{self._start} redirects too often", "name another page")
+
+    def _require_same_scope(self, url: URL) -> None:
+        """Check that the first page leads to the pages of the last crawl.
+
+        A site in maintenance, or with a login, redirects all pages to one, which is the only one
+        in its scope. So all others would be deleted.
+        """
+        before = self._memory.get("scope")
+        if before is None or self._is_full or self._scope is not None:
+            return
+        if before[:2] != _described(Scope.of(url, None, ()))[:2]:
+            raise Unavailable(
+                f"{self._start} redirects to {url}, which is not among the pages of the last crawl",
+                "crawl again later, or with --full if the site has moved",
+            )
 
     @staticmethod
     def _require_page(response: Response) -> None:

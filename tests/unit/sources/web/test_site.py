@@ -220,7 +220,16 @@ def test_one_document_for_many_addresses(site: Website) -> None:
 def test_the_first_page_may_redirect_within_its_site(site: Website) -> None:
     """The scope is the folder to which it leads; another site has to be named."""
     site.replies["/"] = Reply(status=302, headers={"Location": "/docs/"})
-    assert crawl(site, path="/")[0] == ALL
+    changes, before = crawl(site, path="/")
+    assert changes == ALL
+    site.page("/login/", "Name and password.")
+    site.replies["/"] = Reply(status=302, headers={"Location": "/login/"})
+    with pytest.raises(Unavailable, match="/login/, which is not among the pages of the last"):
+        crawl(site, before, path="/")
+    deletions = [change.replace("upsert", "delete") for change in ALL]
+    assert crawl(site, before, path="/", full=True)[0] == sorted([*deletions, "upsert /login/"])
+    site.replies["/"] = Reply(status=301, headers={"Location": "/login/"})
+    assert crawl(site, before, path="/")[0] == sorted([*deletions, "upsert /login/"])
     site.replies["/"] = Reply(status=302, headers={"Location": "https://example.org/docs/"})
     with pytest.raises(UsageError, match=r"redirects to https://example\.org/docs/; name that"):
         crawl(site, path="/")
