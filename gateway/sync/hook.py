@@ -20,7 +20,7 @@ from gateway.sync.followers import hook_arguments
 from gateway.sync.report import SyncReport, describe
 from gateway.sync.request import SyncRequest
 from gateway.sync.sync import Destination
-from runtime.errors import HeadraceError
+from runtime.errors import HeadraceError, UsageError
 from runtime.private import open_private
 from runtime.settings import Settings
 
@@ -80,6 +80,8 @@ def sync_behind_git(settings: Settings, request: SyncRequest, location: str) -> 
             return []
         try:
             lines = [*describe(run_client(main))]
+        except UsageError as error:
+            lines = [f"{location}: {one_line(error)}"]
         except HeadraceError as error:
             lines = [f"{location}: {one_line(error)}; a later sync publishes the commits"]
     return [printable(f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}") for line in lines]

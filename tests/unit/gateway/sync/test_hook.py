@@ -7,12 +7,17 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 
-from gateway.sync.hook import LOG, hook_line, queued
+from gateway.sync import hook
+from gateway.sync.hook import LOG, hook_line, queued, sync_behind_git
+from gateway.sync.request import SyncRequest
 from gateway.sync.sync import Destination
+from runtime.errors import Unavailable, UsageError
 from runtime.settings import Settings
+from sources import open_source
 from tests.support.waiting import eventually
 
 
@@ -49,6 +54,21 @@ def test_one_runs_one_waits_and_the_others_leave_their_work_to_it(tmp_path: Path
         assert third.result()
         assert sorted(other.result() for other in others) == [False, False, True]
     assert order == ["first", "first ended", "second", "second ended", "third", "third ended"]
+
+
+def test_the_log_names_a_later_sync_only_where_it_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong option fails in every sync, a server that is away does not."""
+    request = SyncRequest(lambda _: open_source("/code"), Destination("docs"))
+    ends = {
+        UsageError("a.md belongs to another source", "use --prefix"): "use --prefix",
+        Unavailable("no servers run", "start them"): "a later sync publishes the commits",
+    }
+    for error, end in ends.items():
+        monkeypatch.setattr(hook, "run_client", Mock(side_effect=error))
+        [line] = sync_behind_git(Settings(home=tmp_path), request, "/code")
+        assert line.endswith(f"; {end}"), line
 
 
 def run(line: str, arguments: list[str]) -> None:
