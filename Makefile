@@ -30,8 +30,8 @@ demo: install ## index a part of this repository and ask a few questions, in a m
 up: install ## run servers, a worker and a gateway until Ctrl-C; prints a link to the pages
 	@$(BIN)/headrace up
 
-# four more than there are processors, because tests wait for two thirds of their time
-TESTERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
+# two more than there are processors, because tests wait for half of their time
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 test: check ## check, then run every test
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal

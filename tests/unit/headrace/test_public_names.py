@@ -22,7 +22,7 @@ PUBLIC = """
     SearchResult Unavailable UsageError Weights
 """
 METHODS = """
-    ask close connect delete keep_content outcomes publish publish_many rename upsert wait
+    ask close connect delete judge keep_content outcomes publish publish_many rename upsert wait
 """
 NOT_FOR_CLIENTS = ("aiohttp", "asyncpg", "faust", "litellm", "numpy", "structlog", "typer")
 
