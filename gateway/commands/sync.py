@@ -98,8 +98,6 @@ def command(
     files that .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified
     files are left out: see "What a sync leaves out" in docs/how-to/sync.md.
     """
-    _require_name(source)
-    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
 
     def opened(settings: Settings) -> Source:
         return open_source(
@@ -110,8 +108,16 @@ def command(
             exclude=exclude or (),
         )
 
-    request = SyncRequest(opened, destination, _until(wait, vectors), full)
-    _run(request, dry_run=dry_run, skipped=skipped, json=json)
+    publish_source(
+        opened,
+        Destination(project, tuple(collection or ()), lane, source, prefix),
+        full=full,
+        dry_run=dry_run,
+        skipped=skipped,
+        wait=wait,
+        vectors=vectors,
+        json=json,
+    )
 
 
 def watch(
@@ -265,14 +271,20 @@ def import_file(
     FILE), and optionally `kind`, `media_type`, `title`, `metadata`, `permalink_template`. A line
     with `"change": "delete"` deletes a document. Recipes are in docs/how-to/import.md.
     """
-    _require_name(source)
-    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
 
     def opened(_settings: Settings) -> Source:
         return open_import(file, source, prune=prune, keep_going=keep_going)
 
-    request = SyncRequest(opened, destination, _until(wait, vectors), full)
-    _run(request, dry_run=dry_run, skipped=skipped, json=json)
+    publish_source(
+        opened,
+        Destination(project, tuple(collection or ()), lane, source, prefix),
+        full=full,
+        dry_run=dry_run,
+        skipped=skipped,
+        wait=wait,
+        vectors=vectors,
+        json=json,
+    )
 
 
 def publish_source(
@@ -286,22 +298,10 @@ def publish_source(
     vectors: bool,
     json: bool,
 ) -> None:
-    """Sync a source that another command opens, with the options that all of them have."""
+    """Sync a source that a command opens, with the options that all of them have."""
     _require_name(destination.source)
-    request = SyncRequest(opened, destination, _until(wait, vectors), full)
-    _run(request, dry_run=dry_run, skipped=skipped, json=json)
-
-
-def _require_name(source: str | None) -> None:
-    if source == "":
-        raise UsageError("--source is empty", "give the source a name")
-
-
-def _until(wait: bool, vectors: bool) -> Until:
-    return Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
-
-
-def _run(request: SyncRequest, *, dry_run: bool, skipped: bool, json: bool) -> None:
+    until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
+    request = SyncRequest(opened, destination, until, full)
     if dry_run:
         _print_preview(*run_client(lambda settings: _preview(settings, request)), skipped, json)
         return
@@ -310,6 +310,11 @@ def _run(request: SyncRequest, *, dry_run: bool, skipped: bool, json: bool) -> N
         print_json(report.to_json())
     else:
         _print_lines(report, skipped)
+
+
+def _require_name(source: str | None) -> None:
+    if source == "":
+        raise UsageError("--source is empty", "give the source a name")
 
 
 class _Tally:
