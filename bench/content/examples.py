@@ -148,7 +148,7 @@ def _masked(chunk: Chunk, questions: Iterable[str], count: CountTokens) -> Chunk
         texts = [words.sub("", text) for text in texts]
     content, header, surroundings = texts
     [tokens] = count([f"{header}\n{content}"])
-    return replace(chunk, content=content, header=header, surroundings=surroundings, tokens=tokens)
+    return chunk._replace(content=content, header=header, surroundings=surroundings, tokens=tokens)
 
 
 async def _compared(

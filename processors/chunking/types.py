@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 __all__ = [
     "CHUNKING_VERSION",
@@ -78,8 +78,7 @@ class Source:
         return self.content
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A run of whole lines, a part of a line that is over the limit, or a run of sentences.
 
     Lines count from 1, both ends included. Sentences may begin and end within a line, which then

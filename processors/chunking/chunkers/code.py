@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from tree_sitter import Tree
@@ -50,7 +49,7 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     units = units_of(tree.root_node, 0, len(lines), grammar)
     outline = Outline(units, _by_syntax(tree, lines), fewest_lines=fewest_lines)
     packed = pack(source, lines, outline, limit_tokens)
-    return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
+    return [chunk._replace(symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
 
 
 def _by_indentation(lines: Lines) -> Callable[[Sequence[int]], Sequence[int]]:

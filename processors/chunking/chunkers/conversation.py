@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from processors.chunking.chunkers.blocks import blocks_of
 from processors.chunking.chunkers.prose import paragraph_rank
@@ -39,7 +38,7 @@ def chunk_conversation(source: Source, limit_tokens: int, count: CountTokens) ->
     outline = Outline(units, one_by_one(rank), blocks, prose=source.version > 1)
     packed = pack(source, lines, outline, limit_tokens)
     return [
-        replace(chunk, symbol=piece.owners[0].name if piece.owners else None)
+        chunk._replace(symbol=piece.owners[0].name if piece.owners else None)
         for chunk, piece in packed
     ]
 

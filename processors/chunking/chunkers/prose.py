@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from processors.chunking.packing.headers import one_line
@@ -76,7 +76,7 @@ def chunk_sections(
     outline = Outline(units, one_by_one(rank), blocks, prose=source.version > 1)
     packed = pack(source, lines, outline, limit_tokens)
     return [
-        replace(chunk, heading_path=_path(piece), symbol=_symbol(piece)) for chunk, piece in packed
+        chunk._replace(heading_path=_path(piece), symbol=_symbol(piece)) for chunk, piece in packed
     ]
 
 

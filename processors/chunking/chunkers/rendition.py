@@ -44,7 +44,7 @@ def located(rendition: Rendition, chunk: Chunk) -> Chunk:
     locator = _locator(rendition, chunk)
     if locator is None:
         return chunk
-    return replace(chunk, locator={**locator, **(chunk.locator or {})}, page=locator.get("page"))
+    return chunk._replace(locator={**locator, **(chunk.locator or {})}, page=locator.get("page"))
 
 
 def _locator(rendition: Rendition, chunk: Chunk) -> Mapping[str, Any] | None:

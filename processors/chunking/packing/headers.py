@@ -20,11 +20,11 @@ def one_line(text: str, longest: int = 100) -> str:
 
 
 class Headers:
-    """Headers of one document, with their token counts, up to their share of the limit."""
+    """Headers of one document, with their token counts, up to ``longest_tokens`` each."""
 
     def __init__(self, title: str | None, limit_tokens: int, count: CountTokens) -> None:
         self._title = one_line(title or "", _LONGEST_TITLE)
-        self._longest_tokens = int(limit_tokens * SIZES.header_share)
+        self.longest_tokens = int(limit_tokens * SIZES.header_share)
         self._count = count
         self._cache: dict[tuple[str, ...], tuple[str, int]] = {}
 
@@ -47,7 +47,7 @@ class Headers:
         for first in range(len(parts)):
             header = _SEPARATOR.join(parts[first:])
             tokens = self._count([header])[0]
-            if tokens <= self._longest_tokens:
+            if tokens <= self.longest_tokens:
                 return header, tokens
         innermost = parts[-1] if parts else ""
         return self._fit([one_line(innermost, len(innermost) // 2)]) if innermost else ("", 0)

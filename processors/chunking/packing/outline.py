@@ -13,8 +13,7 @@ DEEPEST = 12
 """Named units around a unit that is cut by rows instead of being expanded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """A range of rows (from 0, half open) that belongs together: a function, a section, a turn.
 
     ``name`` is its own name ("" for rows between named units), ``label`` its part of a header.
@@ -49,8 +48,7 @@ class Block(NamedTuple):
     unclosed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Rows that become a chunk, the units around them, and the named units inside."""
 
     start: int

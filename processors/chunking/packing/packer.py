@@ -57,6 +57,7 @@ class Packer:
         self._block_starts = [block.start for block in outline.blocks]
         self._limit = min(limit_tokens, SIZES.largest_tokens)
         self._headers = Headers(title, self._limit, lines.count)
+        self._certain_room = self._limit - self._headers.longest_tokens - 1
 
     def chunks(self) -> Iterator[tuple[Chunk, Piece]]:
         """Yield the chunks in order."""
@@ -79,11 +80,11 @@ class Packer:
             around["opening"] = first.opening
         if last is not None and last.closing and (last.unclosed or end < last.end):
             around["closing"] = last.closing
-        return replace(chunk, locator=around) if around else chunk
+        return chunk._replace(locator=around) if around else chunk
 
     def _is_long(self, piece: Piece) -> bool:
-        cost, room = self._lines.cost(piece.start, piece.end), self._room(piece.owners)
-        if cost > room:
+        cost = self._lines.cost(piece.start, piece.end)
+        if cost > self._certain_room and cost > self._room(piece.owners):
             return True
         is_line_of_prose = (
             self._outline.prose
@@ -268,8 +269,8 @@ class Packer:
             texts = cut_line(whole.content, room, self._lines.count)
         parts = [part for part in texts if part.strip()]
         for part, tokens in zip(parts, self._lines.count(parts), strict=True):
-            yield replace(whole, content=part, tokens=header_tokens + tokens), piece
-            whole = replace(whole, header=header)  # the other parts do not begin with the unit
+            yield whole._replace(content=part, tokens=header_tokens + tokens), piece
+            whole = whole._replace(header=header)  # the other parts do not begin with the unit
 
 
 def _union(unit: Unit, following: Unit) -> Unit:
@@ -281,8 +282,7 @@ def _union(unit: Unit, following: Unit) -> Unit:
         inner = expand() if expand is not None else (named,)
         return (*inner, other) if named is unit else (other, *inner)
 
-    return replace(
-        named,
+    return named._replace(
         start=unit.start,
         end=following.end,
         expand=None if expand is None else expanded,
@@ -301,7 +301,7 @@ def _verified(
             continue
         tokens = next(exact)
         if tokens <= limit_tokens:
-            yield replace(chunk, tokens=tokens), piece
+            yield chunk._replace(tokens=tokens), piece
         else:
             yield from _verified([(half, piece) for half in _halved(chunk)], limit_tokens, count)
 
@@ -312,12 +312,12 @@ def _halved(chunk: Chunk) -> Iterator[Chunk]:
     middle = len(lines) // 2
     if middle:
         row = chunk.start_line + middle
-        yield replace(chunk, end_line=row - 1, content="\n".join(lines[:middle]))
-        yield replace(chunk, start_line=row, content="\n".join(lines[middle:]))
+        yield chunk._replace(end_line=row - 1, content="\n".join(lines[:middle]))
+        yield chunk._replace(start_line=row, content="\n".join(lines[middle:]))
     elif len(chunk.content) > 1:
         half = len(chunk.content) // 2
-        yield replace(chunk, content=chunk.content[:half])
-        yield replace(chunk, content=chunk.content[half:])
+        yield chunk._replace(content=chunk.content[:half])
+        yield chunk._replace(content=chunk.content[half:])
     else:
         raise LimitExceeded(
             "one character with its header exceeds the model's limit of tokens",

@@ -8,7 +8,6 @@ in UTF-8; of a request a frame with JSON, and behind it the bytes of the documen
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from processors.chunking.types import Boundaries, Chunk, Cut, Source
@@ -165,8 +164,7 @@ def _chunk(row: list[Any]) -> Chunk:
 
 def _example(row: list[Any]) -> Chunk:
     *fields, language, surroundings = row
-    return replace(
-        _chunk(fields),
+    return _chunk(fields)._replace(
         language=None if language is None else str(language),
         surroundings=str(surroundings),
     )
