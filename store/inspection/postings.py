@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from store.postgres.named_queries import named
 from store.search.keyword.postings import MAX_COUNT, Postings, decode_chunks, decode_inline
+from store.search.keyword.rows import from_rows
 
 __all__ = ["ChunkOwner", "PostingsSurvey", "chunk_owners", "survey_postings"]
 
@@ -96,9 +97,7 @@ def _check(row: Mapping[str, Any], packed: list[Any] | None) -> Int64s:
         if packed is None:
             postings = decode_inline(row["documents"], row["postings"])
         else:
-            postings = Postings.from_packed(
-                chunk_ids, lengths, [tuple(record) for record in packed]
-            )
+            postings = from_rows(chunk_ids, lengths, packed)
     except ValueError:
         raise ValueError("its postings cannot be read") from None
     _check_counts(postings)

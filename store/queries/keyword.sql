@@ -5,7 +5,7 @@ values ($1, $2, $3, $4, $5, $6)
 returning segment_id
 
 -- name: insert_postings
--- The postings of a large segment, a row for each term.
+-- The postings of a large segment: see store.search.keyword.rows for rows and their keys.
 insert into keyword_postings (generation_id, segment_id, term, postings)
 select $1, $2, term, postings
 from unnest($3::bigint[], $4::bytea[]) as new (term, postings)
@@ -18,7 +18,7 @@ insert into keyword_words (generation_id, words) values ($1, $2)
 -- name: read_segments
 -- Everything that a query needs, in one statement and therefore one snapshot: a merge that commits
 -- at the same time has no effect on it. Segments whose ids are in $2 are cached by the client: they
--- are immutable, so their contents are not sent again. $4: the segments of code examples, or those
+-- are immutable, so their contents are not sent again. $3: keys of rows of postings. $4: the segments of code examples, or those
 -- of the text. Postings of the other segments are sent too; the client leaves them out.
 select
     segment_id,
@@ -100,9 +100,12 @@ on conflict (generation_id, length) do update set words = excluded.words
 select id from chunks where generation_id = $1 and id = any ($2::bigint[])
 
 -- name: size_postings
--- Bytes of the postings of some terms in large segments, which are not read for it.
-select p.term, sum(octet_length(p.postings))::bigint as bytes
+-- Postings of some terms in large segments: bundles with the keys $4 to $5, and the size in bytes
+-- of the other rows, which are not read for it.
+select
+    p.term,
+    octet_length(p.postings) as bytes,
+    case when p.term >= $4::bigint and p.term < $5::bigint then p.postings end as bundle
 from keyword_postings p
 join keyword_segments s on s.generation_id = p.generation_id and s.segment_id = p.segment_id
 where p.generation_id = $1 and p.term = any ($2::bigint[]) and s.is_example = $3
-group by p.term

@@ -1,6 +1,12 @@
 -- name: distinct_terms
--- Terms of large segments.
-select distinct term from keyword_postings where generation_id = $1
+-- Terms with rows of their own, whose keys are not among $2 to $3.
+select distinct term from keyword_postings
+where generation_id = $1 and (term < $2::bigint or term >= $3::bigint)
+
+-- name: bundles
+-- Postings of terms that share rows: those with the keys $2 to $3.
+select postings from keyword_postings
+where generation_id = $1 and term >= $2::bigint and term < $3::bigint
 
 -- name: inline_segments
 select documents, postings from keyword_segments where generation_id = $1 and postings is not null

@@ -8,10 +8,10 @@ time, so that segments can be merged, and BM25 tuned, without reading any text a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ __all__ = [
     "encode_chunks",
     "encode_inline",
     "pack",
+    "starts_of_runs",
     "term_hash",
     "unpack",
 ]
@@ -95,15 +96,15 @@ class Postings:
         """Index chunks; ``hashes``: hashes of all terms, chunk after chunk."""
         slots = np.repeat(np.arange(len(chunk_ids), dtype=np.int64), lengths)
         ordered = np.sort(hashes)
-        terms = ordered[_starts_of_runs(ordered)]
-        if len(_starts_of_runs(terms >> _SLOT_BITS)) < len(terms) or len(chunk_ids) > MAX_CHUNKS:
+        terms = ordered[starts_of_runs(ordered)]
+        if len(starts_of_runs(terms >> _SLOT_BITS)) < len(terms) or len(chunk_ids) > MAX_CHUNKS:
             return cls._of_occurrences(chunk_ids, lengths, hashes, slots, None)
         # the upper bits of the hashes distinguish all terms: term and slot fit into one number, and
         # sorting numbers is several times faster than sorting slots by their terms
         keys = np.sort(hashes & ~(MAX_CHUNKS - 1) | slots)
-        first = _starts_of_runs(keys)
+        first = starts_of_runs(keys)
         keys, counts = keys[first], np.diff(np.append(first, len(keys)))
-        starts = _starts_of_runs(keys >> _SLOT_BITS)
+        starts = starts_of_runs(keys >> _SLOT_BITS)
         return cls(
             chunk_ids=chunk_ids,
             lengths=lengths,
@@ -121,7 +122,7 @@ class Postings:
         if not marks:
             return self
         terms, slots = np.array(sorted(set(marks)), np.int64).T
-        first = _starts_of_runs(terms)
+        first = starts_of_runs(terms)
         sizes = np.diff(np.append(first, len(terms)))
         places = np.searchsorted(self.terms, terms[first])
         rows = np.repeat(self.starts[places], sizes)
@@ -172,13 +173,13 @@ class Postings:
         order = np.argsort(hashes, kind="stable")
         hashes, slots = hashes[order], slots[order]
         if counts is None:
-            first = _starts_of_runs(hashes, slots)
+            first = starts_of_runs(hashes, slots)
             ends = np.append(first[1:], len(hashes))
             counts = np.minimum(ends - first, MAX_COUNT).astype(np.uint8)
             hashes, slots = hashes[first], slots[first]
         else:
             counts = counts[order]
-        starts = _starts_of_runs(hashes)
+        starts = starts_of_runs(hashes)
         return cls(
             chunk_ids=chunk_ids,
             lengths=lengths,
@@ -206,36 +207,8 @@ class Postings:
         span = slice(int(self.starts[index]), int(self.starts[index + 1]))
         return self.slots[span], self.counts[span]
 
-    def packed(self) -> Iterator[tuple[int, bytes]]:
-        """Each term with its packed postings."""
-        slots, counts = self.slots.tobytes(), self.counts.tobytes()
-        for term, (start, end) in zip(
-            self.terms.tolist(), pairwise(self.starts.tolist()), strict=True
-        ):
-            yield term, slots[2 * start : 2 * end] + counts[start:end]
 
-    @classmethod
-    def from_packed(
-        cls,
-        chunk_ids: Int64s,
-        lengths: npt.NDArray[np.uint32],
-        rows: Sequence[tuple[int, bytes]],
-    ) -> Postings:
-        """Inverse of ``packed``; rows in any order."""
-        ordered = sorted(rows)
-        unpacked = [unpack(data) for _, data in ordered]
-        sizes = [len(slots) for slots, _ in unpacked]
-        return cls(
-            chunk_ids=chunk_ids,
-            lengths=lengths,
-            terms=np.array([term for term, _ in ordered], np.int64),
-            starts=np.cumsum([0, *sizes], dtype=np.int64),
-            slots=np.concatenate([np.empty(0, np.uint16), *(slots for slots, _ in unpacked)]),
-            counts=np.concatenate([np.empty(0, np.uint8), *(counts for _, counts in unpacked)]),
-        )
-
-
-def _starts_of_runs(*keys: Int64s) -> Int64s:
+def starts_of_runs(*keys: Int64s) -> Int64s:
     """Index at which each run of equal keys begins."""
     size = len(keys[0])
     if size == 0:

@@ -9,6 +9,7 @@ import numpy as np
 
 from store.postgres.named_queries import named
 from store.search.keyword.postings import Int64s, decode_inline, term_hash
+from store.search.keyword.rows import BUNDLE_KEYS, terms_of_bundle
 from store.search.keyword.segment_merge import find_wasteful, merge_segments, sort_words
 
 __all__ = ["PurgedWords", "purge_words"]
@@ -50,8 +51,14 @@ async def purge_words(connection: asyncpg.Connection, generation_id: int) -> Pur
 
 async def _terms(connection: asyncpg.Connection, generation_id: int) -> Int64s:
     """Hashes of all terms of a generation, sorted."""
-    rows = await connection.fetch(_QUERIES["distinct_terms"], generation_id)
-    parts = [np.array([row["term"] for row in rows], np.int64)]
+    own = await connection.fetch(
+        _QUERIES["distinct_terms"], generation_id, BUNDLE_KEYS.start, BUNDLE_KEYS.stop
+    )
+    bundles = await connection.fetch(
+        _QUERIES["bundles"], generation_id, BUNDLE_KEYS.start, BUNDLE_KEYS.stop
+    )
+    parts = [np.array([row["term"] for row in own], np.int64)]
+    parts += [terms_of_bundle(row["postings"]) for row in bundles]
     small = await connection.fetch(_QUERIES["inline_segments"], generation_id)
     parts += [decode_inline(row["documents"], row["postings"]).terms for row in small]
     return np.unique(np.concatenate(parts))

@@ -22,8 +22,8 @@ from store.search.keyword.postings import (
     decode_chunks,
     decode_inline,
     term_hash,
-    unpack,
 )
+from store.search.keyword.rows import BUNDLE_KEYS, WantedRows
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import DEFINES, terms
 from store.types import ChunkPlace
@@ -141,13 +141,21 @@ class KeywordRetriever:
         frequencies: Counter[int] = Counter()
         for segment in (await self._read(connection, visibility, ())).segments:
             frequencies.update({hit.term: len(hit.slots) for hit in _inline(segment, [*by_hash])})
+        wanted = WantedRows(by_hash)
         rows = await connection.fetch(
             _QUERIES["size_postings"],
             visibility.generation_id,
-            list(by_hash),
+            wanted.keys,
             visibility.of_examples,
+            BUNDLE_KEYS.start,
+            BUNDLE_KEYS.stop,
         )
-        frequencies.update({row["term"]: row["bytes"] // PACKED_BYTES for row in rows})
+        for row in rows:
+            if row["bundle"] is None:
+                frequencies[row["term"]] += row["bytes"] // PACKED_BYTES
+                continue
+            for term, slots, _ in wanted.hits(row["term"], row["bundle"]):
+                frequencies[term] += len(slots)
         shared = [(count, by_hash[term]) for term, count in frequencies.items() if count > 1]
         return tuple(word for _, word in sorted(shared)[:limit])
 
@@ -159,15 +167,16 @@ class KeywordRetriever:
         cache = self._cache_of_examples if of_examples else self._cache
         hashes = [term_hash(word) for word in words]
         cached = cache.get(generation_id)
+        wanted = WantedRows(hashes)
         rows = await connection.fetch(
-            _QUERIES["read_segments"], generation_id, list(cached), hashes, of_examples
+            _QUERIES["read_segments"], generation_id, list(cached), wanted.keys, of_examples
         )
         heads = [row for row in rows if row["term"] is None]
         segments = {
             row["segment_id"]: cached.get(row["segment_id"]) or _decode(row) for row in heads
         }
         cache.put(generation_id, segments)
-        large = _group([row for row in rows if row["term"] is not None])
+        large = _group(wanted, [row for row in rows if row["term"] is not None])
         return Matches(
             segments=list(segments.values()),
             hits=[
@@ -235,10 +244,11 @@ def _decode(row: Mapping[str, Any]) -> Segment:
     return Segment(chunk_ids, lengths, inline)
 
 
-def _group(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[TermHits]]:
+def _group(wanted: WantedRows, rows: Iterable[Mapping[str, Any]]) -> dict[int, list[TermHits]]:
     grouped: dict[int, list[TermHits]] = defaultdict(list)
     for row in rows:
-        grouped[row["segment_id"]].append(TermHits(row["term"], *unpack(row["postings"])))
+        hits = wanted.hits(row["term"], row["postings"])
+        grouped[row["segment_id"]] += [TermHits(*hit) for hit in hits]
     return grouped
 
 

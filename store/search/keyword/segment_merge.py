@@ -14,6 +14,7 @@ import numpy as np
 from store.postgres.connection import in_thread
 from store.postgres.named_queries import named
 from store.search.keyword.postings import MAX_CHUNKS, Postings, decode_chunks, decode_inline
+from store.search.keyword.rows import from_rows
 from store.search.keyword.writer import LARGE_TIMEOUT_S, insert_segment
 
 __all__ = [
@@ -145,10 +146,7 @@ async def _read(
                 timeout=LARGE_TIMEOUT_S,
             )
             chunk_ids, lengths = decode_chunks(row["documents"])
-            packed = [(term, data) for term, data in postings]
-            parts.append(
-                await in_thread(connection, Postings.from_packed, chunk_ids, lengths, packed)
-            )
+            parts.append(await in_thread(connection, from_rows, chunk_ids, lengths, postings))
     return parts
 
 

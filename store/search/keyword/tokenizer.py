@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 from typing import TypeVar
@@ -31,7 +31,7 @@ __all__ = [
     "require_known_terms",
     "terms",
     "terms_of",
-    "words_of",
+    "words_of_piece",
 ]
 
 Value = TypeVar("Value")
@@ -194,10 +194,10 @@ def require_known_terms(project: str, generation: Generation) -> None:
 _remembered = TextCache(_terms_of_piece)
 
 
-def words_of(terms: Iterable[str]) -> list[str]:
-    """The distinct terms usable as corrections: of letters only, and of a suitable length."""
-    return sorted(
-        {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
+def words_of_piece(piece: str) -> tuple[str, ...]:
+    """Terms of a piece usable as corrections: of letters only, and of a suitable length."""
+    return tuple(
+        term for term in terms_of(piece) if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()
     )
 
 

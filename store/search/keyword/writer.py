@@ -20,13 +20,14 @@ from store.search.keyword.postings import (
     encode_inline,
     term_hash,
 )
+from store.search.keyword.rows import rows_of
 from store.search.keyword.tokenizer import (
     DEFINES,
     TextCache,
     defined_names,
     pieces,
     terms_of,
-    words_of,
+    words_of_piece,
 )
 
 __all__ = [
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 LARGE_TIMEOUT_S = 60.0
-"""Timeout of statements that write or read a row for each term of a large segment."""
+"""Timeout of statements that write or read all rows of a large segment."""
 
 _QUERIES = named("keyword")
 
@@ -85,13 +86,13 @@ async def insert_segment(
         is_example,
     )
     if not small:
-        packed = list(postings.packed())
+        rows = list(rows_of(postings))
         await connection.execute(
             _QUERIES["insert_postings"],
             generation_id,
             segment_id,
-            [term for term, _ in packed],
-            [data for _, data in packed],
+            [key for key, _ in rows],
+            [data for _, data in rows],
             timeout=LARGE_TIMEOUT_S,
         )
 
@@ -180,7 +181,7 @@ def _segment(texts: Sequence[ChunkText], *, is_example: bool) -> Segment:
         np.array([len(terms) for terms in hashes], np.uint32),
         np.fromiter(chain.from_iterable(hashes), np.int64),
     )
-    words = [] if is_example else words_of(chain.from_iterable(map(terms_of, distinct)))
+    words = [] if is_example else sorted({*chain.from_iterable(map(_words.__getitem__, distinct))})
     return Segment(
         postings if is_example else _with_definitions(postings, texts), words, is_example
     )
@@ -215,3 +216,4 @@ def _hashes_of_piece(piece: str) -> tuple[int, ...]:
 
 
 _remembered = TextCache(_hashes_of_piece)
+_words = TextCache(words_of_piece)
