@@ -258,8 +258,6 @@ class DocumentChange(Data):
             raise ValueError("old_uri goes with rename, and only with it")
         if self.old_uri == self.uri:
             raise ValueError("a rename needs two different uris")
-        if self.origin is not None and self.agent is not None:
-            raise ValueError("origin goes with shared documents only: leave agent out")
         body = None if self.content_hash is None else self.body
         if body is not None and self.content_hash != content_hash(body):
             raise ValueError("content_hash is not the SHA-256 of content")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -49,15 +50,15 @@ async def delete_documents(
         )
 
 
-async def find_source(sources: Sources, project: str, name: str) -> RegisteredSource:
-    """Find a source by its name.
+async def find_source(sources: Sources, project: str, agent: str, name: str) -> RegisteredSource:
+    """Find a source by its name, first among the private sources of an agent.
 
     Raises:
-        UsageError: the project has no source of this name.
+        UsageError: the agent sees no source of this name.
     """
-    for source in await sources.list(project):
-        if source.name == name:
-            return source
+    named = [source for source in await sources.list(project, agent) if source.name == name]
+    if named:
+        return max(named, key=attrgetter("agent"))
     raise UsageError(
         f"{project} has no source {name!r}", f"`headrace source list -p {project}` lists them"
     )

@@ -53,6 +53,12 @@ CollectionOption = Annotated[
         "--collection", "--team", help="Put the documents into this collection, as of a team."
     ),
 ]
+OwnerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", "--user", help="Publish private documents, which only this agent or user finds."
+    ),
+]
 SourceOption = Annotated[
     str | None,
     typer.Option(

@@ -26,13 +26,15 @@ def document_changed(
     collections: tuple[str, ...] = (),
     *,
     prefix: str = "",
+    agent: str | None = None,
     origin: Origin | None = None,
     content_ref: ContentReference | None = None,
     batch: str | None = None,
 ) -> DocumentChanged:
     """Build the event of a change; the same change of the same sync always gets the same id.
 
-    ``prefix`` is put before every uri. ``content_ref`` replaces content too large for an event.
+    ``prefix`` is put before every uri. ``agent`` is the only one that may see the document; None:
+    all may. ``content_ref`` replaces content too large for an event.
     ``batch`` is the id of the sync's batch.
 
     Raises:
@@ -50,6 +52,7 @@ def document_changed(
         batch=batch,
         data=DocumentChange(
             project=project,
+            agent=agent,
             collections=collections,
             uri=prefix + change.uri,
             change=change.change,

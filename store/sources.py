@@ -43,7 +43,8 @@ class RegisteredSource:
 
     ``id`` is 32 hex characters. ``key`` identifies the source, ``name`` is its name for users,
     ``location`` is where it was last read. ``revision`` is that of the latest sync that began, or
-    0. ``documents`` counts its documents that are not deleted, if the caller requested that.
+    0. ``documents`` counts its documents that are not deleted, if the caller requested that. Only
+    ``agent`` may see the source and its documents; empty: all may.
     """
 
     project: str
@@ -57,6 +58,7 @@ class RegisteredSource:
     commit: str | None
     synced_at: datetime | None
     documents: int = 0
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +129,29 @@ class Sources:
         kind: str,
         location: str,
         uri_prefix: str | None = None,
+        *,
+        agent: str = "",
     ) -> RegisteredSource:
-        """The source with this key; creates it, and its project, if it does not exist.
+        """The agent's source with this key; creates it, and its project, if it does not exist.
 
         ``uri_prefix`` None: the prefix chosen before, or no prefix. It can be changed until the
-        first sync has published something.
+        first sync has published something. ``agent`` empty: the source is shared.
 
         Raises:
             UsageError: the source has another prefix, or another source has the name.
         """
         project_id = await self._projects.ensure(project)
-        source_id = source_id_of(key)
-        async with self._database.scope(project_id) as connection:
+        source_id = source_id_of(key, agent)
+        named_by = project_id, name, source_id, agent
+        async with self._database.scope(project_id, agent) as connection:
             await Lock.SOURCES.acquire(connection, project_id)
-            other = await connection.fetchrow(_QUERIES["conflicting"], project_id, name, source_id)
+            other = await connection.fetchrow(_QUERIES["conflicting"], *named_by)
             if other is not None:
                 raise UsageError(
                     f"another source of {project} is called {name}", "choose a name with --source"
                 )
-            row = await connection.fetchrow(
-                _QUERIES["register"], project_id, source_id, key, name, kind, location, uri_prefix
-            )
+            values = project_id, source_id, key, name, kind, location, uri_prefix, agent
+            row = await connection.fetchrow(_QUERIES["register"], *values)
             if uri_prefix not in (None, row["uri_prefix"]):
                 raise UsageError(
                     f"the uris of source {name} begin with {row['uri_prefix']!r}",
@@ -156,26 +160,30 @@ class Sources:
                 )
         return _registered(project, row)
 
-    async def list(self, project: str) -> list[RegisteredSource]:
-        """All sources of a project by name, with their documents; empty if it is unknown."""
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            return []
-        async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["list"], project_id)
-        return [_registered(project, row) for row in rows]
+    async def list(self, project: str, agent: str = "") -> list[RegisteredSource]:
+        """Sources of a project by name, with their documents; empty if it is unknown.
 
-    async def of_files(
-        self, project: str
-    ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any] | None]]:
-        """Repositories and directories of a project by name, with their options of the last sync.
-
-        The options are None if no sync has saved any. Empty if the project is unknown.
+        They are the shared ones and those of the agent.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
             return []
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, agent) as connection:
+            rows = await connection.fetch(_QUERIES["list"], project_id)
+        return [_registered(project, row) for row in rows]
+
+    async def of_files(
+        self, project: str, agent: str = ""
+    ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any] | None]]:
+        """Repositories and directories that an agent may see, with their options of the last sync.
+
+        They are in order of name. The options are None if no sync has saved any. The result is
+        empty if the project is unknown.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id, agent) as connection:
             rows = await connection.fetch(_QUERIES["of_files"], project_id)
         sources = []
         for row in rows:
@@ -204,7 +212,7 @@ class Sources:
         project_id = await self._projects.ensure(source.project)
         token = secrets.token_hex(16)
         holder = holder or f"process {os.getpid()} on {socket.gethostname()}"
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, source.agent) as connection:
             row = await connection.fetchrow(
                 _QUERIES["take"], project_id, source.id, horizon, token, holder, lease
             )
@@ -257,7 +265,7 @@ class Sources:
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, source.agent) as connection:
             rows = await connection.fetch(_QUERIES["contents"], source.id)
         return {uri: (content_hash, tuple(names)) for uri, content_hash, names in rows}
 
@@ -266,19 +274,20 @@ class Sources:
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, source.agent) as connection:
             rows = await connection.fetch(_QUERIES["documents"], source.id)
         return {row["uri"]: _indexed(row) for row in rows}
 
     async def owners(self, source: RegisteredSource, uris: Iterable[str]) -> Owners:
-        """Owners of the existing shared documents among ``uris`` that do not belong to ``source``.
+        """Owners of the existing documents among ``uris`` that do not belong to ``source``.
 
-        A document counts as one without a source if its source is not registered any more.
+        They are documents of the source's agent, or shared ones. A document counts as one without
+        a source if its source is not registered any more.
         """
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return Owners({}, frozenset())
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, source.agent) as connection:
             rows = await connection.fetch(_QUERIES["document_sources"], list(uris))
             ids = {row["uri"]: row["source_id"] for row in rows if row["source_id"] != source.id}
             wanted = sorted({source_id for source_id in ids.values() if source_id})
@@ -290,12 +299,16 @@ class Sources:
     async def states_of_others(
         self, source: RegisteredSource
     ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any]]]:
-        """Other sources with changes in flight; of their states, only `version` and `pending`."""
+        """Other sources of the agent with changes in flight, or other shared ones.
+
+        Of their states, only `version` and `pending` are read.
+        """
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return []
-        async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["states_of_others"], project_id, source.id)
+        query = _QUERIES["states_of_others"]
+        async with self._database.scope(project_id, source.agent) as connection:
+            rows = await connection.fetch(query, project_id, source.id, source.agent)
         states = []
         for row in rows:
             values = dict(row)
@@ -325,7 +338,7 @@ class Sources:
     async def _update(self, query: str, leased: LeasedSource, *values: object) -> None:
         source = leased.source
         project_id = await self._projects.ensure(source.project)
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, source.agent) as connection:
             updated = await connection.fetchval(
                 _QUERIES[query], project_id, source.id, leased.token, *values
             )
@@ -343,9 +356,10 @@ async def names_of(connection: asyncpg.Connection, project_id: int) -> dict[str,
     return {row["id"]: row["name"] for row in rows}
 
 
-def source_id_of(key: str) -> str:
-    """Id of the source with a key: 32 hex characters, the same in every database."""
-    return hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
+def source_id_of(key: str, agent: str = "") -> str:
+    """Id of an agent's source with a key: 32 hex characters, the same in every database."""
+    identity = f"{agent}\0{key}" if agent else key
+    return hashlib.sha256(identity.encode()).hexdigest()[:_ID_CHARACTERS]
 
 
 def _busy(source: RegisteredSource, held: Mapping[str, Any] | None) -> SourceBusy | UsageError:

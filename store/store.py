@@ -195,7 +195,7 @@ class Store:
         project_id = await self._projects.find(project)
         if project_id is None:
             return ledger.Reach({}, 0)
-        async with self._database.scope(project_id) as connection:
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
             return await ledger.reach(connection, project_id)
 
     async def record_rejected(

@@ -337,7 +337,9 @@ async def _ask(
         if longest_refresh is not None:
             from gateway.sync.refresh import refresh_sources  # noqa: PLC0415  # it is slow
 
-            refreshed = await refresh_sources(running, project, longest_refresh)
+            refreshed = await refresh_sources(
+                running, project, longest_refresh, agent=query["agent"]
+            )
             has_token = refreshed.token is not None
             query = {
                 **query,

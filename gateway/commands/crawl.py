@@ -19,6 +19,7 @@ from gateway.commands.sync import (
 from gateway.session import (
     CollectionOption,
     JsonOption,
+    OwnerOption,
     PrefixOption,
     ProjectOption,
 )
@@ -35,6 +36,7 @@ def command(
     url: Annotated[str, typer.Argument(metavar="URL", help="First page, or llms.txt.")],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: Annotated[
         str | None,
         typer.Option(help="Name that identifies the source; default: the URL."),
@@ -100,7 +102,7 @@ def command(
 
     publish_source(
         opened,
-        Destination(project, tuple(collection or ()), lane, source, prefix),
+        Destination(project, tuple(collection or ()), lane, source, prefix, agent),
         full=full,
         dry_run=dry_run,
         skipped=skipped,
@@ -114,6 +116,7 @@ def github(
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Name of a repository.")],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: Annotated[
         str | None,
         typer.Option(help="Name that identifies the source; default: the address of OWNER/NAME."),
@@ -167,7 +170,7 @@ def github(
 
     publish_source(
         opened,
-        Destination(project, tuple(collection or ()), lane, source, prefix),
+        Destination(project, tuple(collection or ()), lane, source, prefix, agent),
         full=full,
         dry_run=dry_run,
         skipped=skipped,

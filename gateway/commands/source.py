@@ -29,9 +29,16 @@ __all__ = ["command"]
 
 command = typer.Typer(rich_markup_mode=None)
 
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", "--user", help="Also look among the private sources of this agent."),
+]
+
 
 @command.command("list")
-def list_sources(project: ProjectOption = "default", json: JsonOption = False) -> None:
+def list_sources(
+    project: ProjectOption = "default", agent: AgentOption = None, json: JsonOption = False
+) -> None:
     """List the sources of a project with the figures of their last sync.
 
     `next` is what syncs a source again with this HEADRACE_HOME: a watch that runs, git
@@ -50,7 +57,7 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
                         **_row(source, await _waiting(batches, project, source)),
                         "next": follower(settings, project, source.kind, source.location),
                     }
-                    for source in await Listing(database).sources(project)
+                    for source in await Listing(database).sources(project, agent)
                 ]
             return []
 
@@ -59,9 +66,9 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
         for row in rows:
             print_json(row)
     elif rows:
-        stdout().print(
-            table([*map(_with_reasons, rows)], leave_out=("id", "batch", "skipped_by_reason"))
-        )
+        hidden = ["id", "batch", "skipped_by_reason"]
+        hidden += [] if any(row["agent"] for row in rows) else ["agent"]
+        stdout().print(table([*map(_with_reasons, rows)], leave_out=hidden))
     else:
         typer.echo(f"{project} has no sources: `headrace sync PATH` creates one")
 
@@ -70,6 +77,7 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
 def delete(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `list`.")],
     project: ProjectOption = "default",
+    agent: AgentOption = None,
     timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 120.0,
     yes: YesOption = False,
     json: JsonOption = False,
@@ -88,7 +96,7 @@ def delete(
         ):
             await check_signing_key(running, project)
             sources = Sources(database, Projects(database, recipe_of(running)))
-            source = await find_source(sources, project, name)
+            source = await find_source(sources, project, agent or "", name)
             subject = f"source {name} of {project} and its {source.documents:,} documents"
             confirm(f"{subject} are to be deleted", yes=yes)
             return await _delete(client, sources, source, patience)
@@ -108,7 +116,7 @@ async def _delete(
     leased_source = await sources.take(source, 2 * patience, horizon)
     try:
         uris = sorted(await sources.documents(source))
-        await delete_documents(client, source.project, "", uris, patience)
+        await delete_documents(client, source.project, source.agent, uris, patience)
     except BaseException:
         await sources.release(leased_source)
         raise
@@ -127,6 +135,7 @@ def _row(source: SourceRow, waiting: int | None) -> dict[str, Any]:
     synced_at = source.synced_at
     return {
         "source": source.name,
+        "agent": source.agent,
         "id": source.id,
         "kind": source.kind,
         "documents": source.documents,

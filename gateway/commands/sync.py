@@ -16,6 +16,7 @@ from gateway.session import (
     CollectionOption,
     IncludeOption,
     JsonOption,
+    OwnerOption,
     PrefixOption,
     ProjectOption,
     SourceOption,
@@ -76,6 +77,7 @@ def command(
     ],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: SourceOption = None,
     prefix: PrefixOption = None,
     include: IncludeOption = None,
@@ -110,7 +112,7 @@ def command(
 
     publish_source(
         opened,
-        Destination(project, tuple(collection or ()), lane, source, prefix),
+        Destination(project, tuple(collection or ()), lane, source, prefix, agent),
         full=full,
         dry_run=dry_run,
         skipped=skipped,
@@ -127,6 +129,7 @@ def watch(
     ],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: SourceOption = None,
     prefix: PrefixOption = None,
     include: IncludeOption = None,
@@ -148,7 +151,7 @@ def watch(
     _require_name(source)
     if len(paths) > 1 and (source is not None or prefix is not None):
         raise UsageError("--source and --prefix are for one PATH", "watch each PATH by itself")
-    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+    destination = Destination(project, tuple(collection or ()), None, source, prefix, agent)
     tally = _Tally(json)
 
     def request(path: str) -> SyncRequest:
@@ -174,6 +177,7 @@ def install(
     path: RepositoryArgument = ".",
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: SourceOption = None,
     prefix: PrefixOption = None,
     include: IncludeOption = None,
@@ -187,7 +191,7 @@ def install(
     _require_name(source)
     settings = load_settings(quiet=True)
     repository = _repository(path, settings)
-    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+    destination = Destination(project, tuple(collection or ()), None, source, prefix, agent)
     directory, log = repository.hooks_directory(), prepare_home(settings) / LOG
     line = hook_line(settings, repository.location, destination, include or ())
     GitHooks(directory).install(line)
@@ -209,12 +213,13 @@ def run_hook(
     path: RepositoryArgument,
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: SourceOption = None,
     prefix: PrefixOption = None,
     include: IncludeOption = None,
 ) -> None:
     """Sync a repository for its hooks. Of several at once, one runs, one waits, the others end."""
-    destination = Destination(project, tuple(collection or ()), None, source, prefix)
+    destination = Destination(project, tuple(collection or ()), None, source, prefix, agent)
 
     def opened(settings: Settings) -> Source:
         return open_source(path, include or (), [settings.home_directory])
@@ -240,6 +245,7 @@ def import_file(
     ],
     project: ProjectOption = "default",
     collection: CollectionOption = None,
+    agent: OwnerOption = None,
     source: Annotated[
         str | None,
         typer.Option(help="Name that identifies the source; default: the path of the file."),
@@ -277,7 +283,7 @@ def import_file(
 
     publish_source(
         opened,
-        Destination(project, tuple(collection or ()), lane, source, prefix),
+        Destination(project, tuple(collection or ()), lane, source, prefix, agent),
         full=full,
         dry_run=dry_run,
         skipped=skipped,

@@ -175,7 +175,8 @@ async def list_collections(project: str, caller: CallerOf, services: ServicesOf)
 @router.get("/{project}/sources")
 async def list_sources(project: str, caller: CallerOf, services: ServicesOf) -> SourcesBody:
     """List the sources of a project, with their last sync."""
-    return SourcesBody(items=await services.knowledge.reading(caller, project).sources(project))
+    listing = services.knowledge.reading(caller, project)
+    return SourcesBody(items=await listing.sources(project, caller.agent))
 
 
 def _line_range(lines: str | None) -> tuple[int, int | None]:

@@ -48,6 +48,7 @@ def hook_line(
     """
     home = settings.home_directory
     options = {
+        "--user": [] if destination.agent is None else [destination.agent],
         "--collection": destination.collections,
         "--source": [] if destination.source is None else [destination.source],
         "--prefix": [] if destination.prefix is None else [destination.prefix],

@@ -50,9 +50,11 @@ class Refresh:
 
 
 async def refresh_sources(
-    settings: Settings, project: str, longest: timedelta = LONGEST
+    settings: Settings, project: str, longest: timedelta = LONGEST, *, agent: str | None = None
 ) -> Refresh:
     """Sync the sources of a project that this machine has, with the options of their last syncs.
+
+    They are the shared ones and those of the agent.
 
     Raises no error: the notes name what was not done. A sync that does not end in time is
     cancelled, and the next one completes it.
@@ -61,8 +63,9 @@ async def refresh_sources(
         settings: settings with running servers.
         project: name of the project. It need not exist.
         longest: longest time to take.
+        agent: agent that asks.
     """
-    run = _Run(settings, project)
+    run = _Run(settings, project, agent)
     try:
         async with asyncio.timeout(longest.total_seconds()):
             await run.run()
@@ -76,9 +79,10 @@ async def refresh_sources(
 class _Run:
     """One refresh, whose result grows with each source."""
 
-    def __init__(self, settings: Settings, project: str) -> None:
+    def __init__(self, settings: Settings, project: str, agent: str | None) -> None:
         self._settings = settings
         self._project = project
+        self._agent = agent
         self._unfinished: list[str] | None = None
         self._waiting: Callable[[], int] = lambda: 0
         self._tokens = set[str]()
@@ -95,7 +99,7 @@ class _Run:
             open_database(settings) as database,
             open_client(settings, store := store_of(database, settings)) as client,
         ):
-            chosen = self._choose(await store.sources.of_files(self._project))
+            chosen = self._choose(await store.sources.of_files(self._project, self._agent or ""))
             if not chosen:
                 return
             await check_signing_key(settings, self._project, database)
@@ -149,7 +153,10 @@ class _Run:
         """Sync one source, unless it can't be read or is busy."""
         is_named = registered.key.startswith(NAMED)
         destination = Destination(
-            self._project, options.collections, source=registered.name if is_named else None
+            self._project,
+            options.collections,
+            source=registered.name if is_named else None,
+            agent=registered.agent or None,
         )
         try:
             source = await asyncio.to_thread(self._open, registered, options)

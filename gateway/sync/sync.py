@@ -69,6 +69,7 @@ class Destination:
         lane: lane of the changes. If None, bulk for a first or a large sync, else live.
         source: name and identity of the source. If None, those of its repository or directory.
         prefix: prefix of every uri. If None, the prefix of earlier syncs.
+        agent: the only agent that may see the source and its documents. If None, all may.
     """
 
     project: str
@@ -76,6 +77,7 @@ class Destination:
     lane: Lane | None = None
     source: str | None = None
     prefix: str | None = None
+    agent: str | None = None
 
 
 def size_limits(settings: Settings) -> SizeLimits:
@@ -118,15 +120,17 @@ class _Job:
             source.kind,
             source.location,
             destination.prefix,
+            agent=destination.agent or "",
         )
 
     async def unregistered(self) -> RegisteredSource:
         """The source in the form in which it would be registered."""
         source, destination = self.source, self.destination
         key = await asyncio.to_thread(self.key)
+        agent = destination.agent or ""
         return RegisteredSource(
             project=destination.project,
-            id=source_id_of(key),
+            id=source_id_of(key, agent),
             key=key,
             name=destination.source or source.name,
             kind=source.kind,
@@ -135,12 +139,14 @@ class _Job:
             revision=0,
             commit=None,
             synced_at=None,
+            agent=agent,
         )
 
     async def find(self) -> RegisteredSource | None:
         """Find the source; returns None if a sync would first register it or change its prefix."""
-        source_id = source_id_of(await asyncio.to_thread(self.key))
-        sources = await self.store.sources.list(self.destination.project)
+        agent = self.destination.agent or ""
+        source_id = source_id_of(await asyncio.to_thread(self.key), agent)
+        sources = await self.store.sources.list(self.destination.project, agent)
         source = next((source for source in sources if source.id == source_id), None)
         if source is None or self.destination.prefix in (None, source.uri_prefix):
             return source
@@ -277,6 +283,7 @@ def _check(destination: Destination) -> None:
                 "type": DocumentChanged.TYPE,
                 "data": {
                     "project": destination.project,
+                    "agent": destination.agent,
                     "collections": destination.collections,
                     "uri": f"{destination.prefix or ''}any",
                     "change": "delete",

@@ -58,7 +58,7 @@ async def show_list(visit: Visit) -> Response:
         filtered=any(filters.values()),
         kinds=_KINDS,
         collections=await visit.remembered("collections", visit.read_collections),
-        sources=await visit.listing.sources(visit.project),
+        sources=await visit.listing.sources(visit.project, visit.caller.agent),
         first=address("/documents", project=visit.project, **filters),
         following=address("/documents", project=visit.project, **filters, after=shown[-1].cursor)
         if len(rows) > _PAGE

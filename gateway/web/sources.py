@@ -16,8 +16,8 @@ _REJECTED = 5
 
 async def show(visit: Visit) -> Response:
     """List the sources of a project with found, indexed and skipped documents."""
-    rows = await visit.listing.sources(visit.project)
-    progress = {row.name: await _progress(visit, row) for row in rows}
+    rows = await visit.listing.sources(visit.project, visit.caller.agent)
+    progress = {row.id: await _progress(visit, row) for row in rows}
     return visit.render(
         "sources.html",
         rows=rows,

@@ -12,7 +12,7 @@ from store.generations.catalog import Generation
 from store.generations.drop import drop_rows, forget
 from store.generations.switch import exclusive
 from store.postgres.named_queries import named
-from store.postgres.pool import Database
+from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = ["DeletedProject", "DeletedProjects", "remove_project"]
 
@@ -96,7 +96,7 @@ class DeletedProjects:
         query = _QUERIES["drop_project_rows"].format(table=table)
         dropped = _BATCH_ROWS
         while dropped == _BATCH_ROWS:
-            async with self._database.scope(project_id) as connection:
+            async with self._database.scope(project_id, EVERY_AGENT) as connection:
                 dropped = await connection.fetchval(query, project_id, _BATCH_ROWS)
             yield dropped
 

@@ -174,11 +174,12 @@ group by c.name
 order by c.name
 
 -- name: source_id
-select id from sources where project_id = $1 and name = $2
+-- First among the agent's own.
+select id from sources where project_id = $1 and name = $2 order by agent desc limit 1
 
 -- name: sources
 select
-    s.id, s.name, s.kind, s.location, s.uri_prefix, s.commit, s.synced_at,
+    s.id, s.name, s.agent, s.kind, s.location, s.uri_prefix, s.commit, s.synced_at,
     coalesce(n.documents, 0) as documents
 from sources s
 left join (
@@ -188,7 +189,7 @@ left join (
     group by source_id
 ) n on n.source_id = s.id
 where s.project_id = $1
-order by s.name
+order by s.name, s.agent
 
 -- name: latest_batches
 -- The latest batch of each source.

@@ -1,12 +1,12 @@
 -- name: conflicting
--- Another source that has the name.
-select id, name from sources where project_id = $1 and name = $2 and id <> $3
+-- Another source of the agent that has the name.
+select id, name from sources where project_id = $1 and name = $2 and id <> $3 and agent = $4
 
 -- name: register
 -- A source that has published something keeps its prefix. Its location may change, because a
 -- checkout may move.
-insert into sources as s (project_id, id, key, name, kind, location, uri_prefix)
-values ($1, $2, $3, $4, $5, $6, coalesce($7, ''))
+insert into sources as s (project_id, id, key, name, kind, location, uri_prefix, agent)
+values ($1, $2, $3, $4, $5, $6, coalesce($7, ''), $8)
 on conflict (project_id, id) do update
 set
     name = excluded.name,
@@ -16,29 +16,29 @@ set
         when s.synced_at is null and s.state = '{}'::jsonb then coalesce($7, s.uri_prefix)
         else s.uri_prefix
     end
-returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at
+returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent
 
 -- name: list
 select
     s.id, s.key, s.name, s.kind, s.location, s.uri_prefix, s.revision, s.commit, s.synced_at,
-    coalesce(n.documents, 0) as documents
+    s.agent, coalesce(n.documents, 0) as documents
 from sources s
 left join source_sizes() n on n.source_id = s.id
 where s.project_id = $1
-order by s.name
+order by s.name, s.agent
 
 -- name: of_files
 -- Sources that are read from files, with the options of their last sync.
 select
-    id, key, name, kind, location, uri_prefix, revision, commit, synced_at,
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent,
     state -> 'options' as options
 from sources
 where project_id = $1 and kind in ('git', 'directory')
-order by name
+order by name, agent
 
 -- name: named
 -- Sources by id.
-select id, key, name, kind, location, uri_prefix, revision, commit, synced_at
+select id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent
 from sources
 where project_id = $1 and id = any ($2::text[])
 
@@ -46,12 +46,12 @@ where project_id = $1 and id = any ($2::text[])
 select id, name from sources where project_id = $1
 
 -- name: states_of_others
--- States of the project's other sources about changes that may still be in flight.
+-- States of other sources of the agent about changes that may still be in flight.
 select
-    id, key, name, kind, location, uri_prefix, revision, commit, synced_at,
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent,
     jsonb_build_object('version', state -> 'version', 'pending', state -> 'pending') as state
 from sources
-where project_id = $1 and id <> $2 and coalesce(state ->> 'pending', '') <> ''
+where project_id = $1 and id <> $2 and agent = $3 and coalesce(state ->> 'pending', '') <> ''
 
 -- name: take
 -- The lease, if no other is valid. Its revision is above that of every earlier write of this source

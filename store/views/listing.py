@@ -150,8 +150,8 @@ class CollectionRow:
 class SourceRow:
     """A source with the number of its documents, and the batch of its latest sync.
 
-    ``synced_at`` is the end of the last complete sync, and ``commit`` is what it published. The
-    batch is None before the first sync of this version.
+    Only ``agent`` may see it; None: all may. ``synced_at`` is the end of the last complete sync,
+    and ``commit`` is what it published. The batch is None before the first sync of this version.
     """
 
     id: str
@@ -163,6 +163,7 @@ class SourceRow:
     commit: str | None
     synced_at: datetime | None
     batch: Batch | None
+    agent: str | None = None
 
     @property
     def found(self) -> int | None:
@@ -442,9 +443,9 @@ class Listing:
             rows = await connection.fetch(_QUERIES["collections"], live.id)
         return [CollectionRow(**row) for row in rows]
 
-    async def sources(self, project: str) -> list[SourceRow]:
-        """Sources of a project by name."""
-        async with self._live(project, None) as (connection, live):
+    async def sources(self, project: str, agent: str | None = None) -> list[SourceRow]:
+        """Sources of a project that the agent may see, by name."""
+        async with self._live(project, agent) as (connection, live):
             rows = await connection.fetch(_QUERIES["sources"], live.project_id, live.id)
             batches = await connection.fetch(_QUERIES["latest_batches"], live.project_id)
         by_source = {row["source_id"]: batch_of(row) for row in batches}
@@ -630,7 +631,8 @@ def _document(row: Mapping[str, Any]) -> DocumentRow:
 
 
 def _source(row: Mapping[str, Any], batches: Mapping[str, Batch]) -> SourceRow:
-    return SourceRow(batch=batches.get(row["id"]), **row)
+    values = {**row, "agent": row["agent"] or None}
+    return SourceRow(batch=batches.get(row["id"]), **values)
 
 
 def _change(row: Mapping[str, Any]) -> ChangeRow:

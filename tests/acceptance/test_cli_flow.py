@@ -16,6 +16,7 @@ from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, Result, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
+from tests.support.repositories import write_files
 from tests.support.waiting import eventually
 
 VALVES = (
@@ -98,6 +99,20 @@ async def test_users_and_teams_share_a_project(cli: Cli, plant: Path) -> None:
     show = ("document", "show", "own.md", "-p", "plant")
     assert "My valve sticks." in (await cli(*show, "--user", "ana")).stdout
     assert (await cli(*show)).code == 1, "it is not a shared document"
+
+    notes = plant.parent / "notes"
+    write_files(notes, {"note.md": "The valve of my boiler."})
+    synced = await cli("sync", str(notes), "-p", "plant", "--user", "ana", "--wait")
+    assert synced.code == 0, synced
+    assert await finds("--user", "ana") == ["note.md", "own.md", "valves.md"]
+    assert await finds("--user", "ben") == ["valves.md"]
+    listed = ("source", "list", "-p", "plant", "--json")
+    assert str(notes) not in (await cli(*listed)).stdout
+    assert f'"source": "{notes}"' in (await cli(*listed, "--user", "ana")).stdout
+    delete = ("source", "delete", str(notes), "-p", "plant", "--yes")
+    assert (await cli(*delete, "--user", "ben")).code == 2
+    assert (await cli(*delete, "--user", "ana")).code == 0
+    assert await finds("--user", "ana") == ["own.md", "valves.md"]
 
 
 async def test_a_question_is_asked_after_a_refresh(cli: Cli, plant: Path) -> None:

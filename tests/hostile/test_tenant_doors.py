@@ -86,7 +86,10 @@ async def doors(redis_url: str, database: Database, tmp_path: Path) -> AsyncIter
     ):
         receipts = await suspect.client.publish_many([*mine, *theirs, *private])
         await suspect.client.wait(receipts, PATIENCE)
-        stored = await Store(worker, RECIPE).put(THEIRS, f"content of {MARKS[0]}")
+        store = Store(worker, RECIPE)
+        stored = await store.put(THEIRS, f"content of {MARKS[0]}")
+        for project, mark, agent in ((THEIRS, MARKS[0], ""), (MINE, MARKS[1], "ann")):
+            await store.sources.register(project, mark, mark, "directory", f"/{mark}", agent=agent)
         environment = environment_of(redis_url, database, tmp_path / "home")
         yield Doors(suspect, Cli(environment), receipts[15].token, stored)
 

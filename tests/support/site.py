@@ -323,7 +323,7 @@ class _Listing(Listing):
     async def collections(self, project: str, agent: str | None) -> list[CollectionRow]:
         return [CollectionRow("guides", 1)] if self.contents.texts else []
 
-    async def sources(self, project: str) -> list[SourceRow]:
+    async def sources(self, project: str, agent: str | None = None) -> list[SourceRow]:
         return self.contents.sources
 
     async def change(self, project: str, token: str) -> ChangeRow | None:

@@ -17,6 +17,7 @@ from store.postgres.pool import Database
 from store.sources import LeasedSource, RegisteredSource, Sources
 from store.store import Store
 from store.types import DocumentWrite
+from store.views.listing import Listing
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import RECIPE, document_write, opened
 
@@ -145,6 +146,40 @@ async def test_a_publisher_sees_what_the_index_holds_of_a_source(
     async with worker.scope((await store.generation("alpha")).project_id) as connection:
         await connection.execute("delete from sources where id = $1", code.id)
     assert (await sources.owners(docs, ["b"])).without == {"b"}
+
+
+async def test_a_private_source_shows_to_its_agent_only(
+    sources: Sources, store: Store, worker: Database
+) -> None:
+    """An agent's source has names, keys, documents and owners of its own, which no other sees."""
+    shared, own = await registered(sources), await registered(sources, agent="ann")
+    assert shared.id != own.id
+    taken = await sources.take(own, LEASE, horizon=10)
+    await sources.finish(taken, {"version": 3, "pending": "ann's"}, None)
+    await store.apply(
+        [
+            written(await sources.take(shared, LEASE, horizon=10), "a", 20),
+            written(taken, "a", 21, agent="ann", content_hash="d" * 64),
+            document_write("remembered", 22, ["text"], agent="ann"),
+        ]
+    )
+    assert [source.id for source in await sources.list("alpha")] == [shared.id]
+    assert [source.id for source in await sources.list("alpha", "bob")] == [shared.id]
+    of_ann = {source.id: source.documents for source in await sources.list("alpha", "ann")}
+    assert of_ann == {shared.id: 1, own.id: 1}
+    assert await sources.contents(shared) == {"a": ("c" * 64, ())}
+    assert await sources.contents(own) == {"a": ("d" * 64, ())}
+    for stranger in (replace(own, agent=""), replace(own, agent="bob")):
+        assert await sources.contents(stranger) == {}
+        with pytest.raises(UsageError, match="not registered"):
+            await sources.take(stranger, LEASE, horizon=0)
+    owners = await sources.owners(own, ["a", "remembered"])
+    assert not owners.others, "the shared `a` is another document"
+    assert owners.without == {"remembered"}
+    assert await sources.states_of_others(shared) == []
+    listing = Listing(worker)
+    assert [row.agent for row in await listing.sources("alpha", "ann")] == [None, "ann"]
+    assert [row.agent for row in await listing.sources("alpha", "bob")] == [None]
 
 
 async def test_a_publisher_learns_what_became_of_its_changes(

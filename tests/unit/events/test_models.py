@@ -92,10 +92,6 @@ def change(**data: object) -> bytes:
         ({"content": "x", "surprise": 1}, "surprise"),
         ({"content": "x", "origin": {"source": "a" * 32, "revision": 0}}, "origin.revision"),
         ({"content": "x", "origin": {"source": "docs", "revision": 1}}, "origin.source"),
-        (
-            {"content": "x", "agent": "ann", "origin": {"source": "a" * 32, "revision": 1}},
-            "shared documents only: leave agent out",
-        ),
         ({"content": "x", "kind": "code_example"}, "a part of documents, not a kind of document"),
     ],
 )

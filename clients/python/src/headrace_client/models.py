@@ -561,6 +561,7 @@ class Source(_Response):
     commit: str | None = None
     synced_at: datetime | None = None
     batch: SourceBatch | None = None
+    agent: str | None = None
 
 
 class Recipe(_Response):

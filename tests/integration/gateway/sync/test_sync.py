@@ -124,6 +124,29 @@ async def test_two_sources_keep_their_documents_apart(
             await syncs(a, source="other")
 
 
+async def test_only_its_user_finds_the_documents_of_a_private_source(
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
+) -> None:
+    """A repository may be synced for all and for a user, whose documents nobody else finds."""
+    repository = create_repository(root)
+    repository.commit({"README.md": "The weir is low.", "b.md": "The sluice is shut."})
+    async with headrace(redis_url, database):
+        await syncs(root)
+        repository.commit({"README.md": "The zephyr weir is high."})
+        assert counts(await syncs(root, agent="ana")) == (0, 2, 0)
+        assert counts(await syncs(root, agent="ana")) == (2, 0, 0)
+        for agent, expected in ((None, set()), ("bob", set()), ("ana", {"README.md"})):
+            answer = await syncs.client.ask(PROJECT, "zephyr", agent=agent, mode="keyword")
+            assert {result.citation.uri for result in answer.results} == expected, agent
+        assert await syncs.uris() == {open_source(root).name: ["README.md", "b.md"]}
+        (root / "b.md").unlink()
+        repository.commit()
+        assert counts(await syncs(root, agent="ana")) == (1, 0, 1)
+        assert counts(await syncs(root)) == (0, 1, 1), "the shared source is synced by itself"
+        with pytest.raises(UsageError, match="agent: String should match"):
+            await syncs(root, agent="*")
+
+
 async def test_a_collision_is_refused_while_the_other_source_is_indexed(
     syncs: Syncs,
     redis_url: str,

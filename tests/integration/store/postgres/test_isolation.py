@@ -93,7 +93,8 @@ async def tenants(database: FreshDatabase) -> Tenants:
             ]
             await store.apply(writes)
             await store.put(project, f"content of {project}")
-            await store.sources.register(project, "s", "s", "directory", "/s")
+            for agent in ("", "ann"):
+                await store.sources.register(project, "s", "s", "directory", "/s", agent=agent)
             live = await store.generation(project)
             other = await add_generation(worker, store, project)
             await store.rebuild(other, writes)
@@ -320,7 +321,7 @@ async def test_private_rows_show_to_their_agent_only(
     for generation in (alpha.live, alpha.other):
         async with bound.transaction():
             await _enter(bound, alpha.project_id, agent, generation.id)
-            for table in PRIVATE:
+            for table in (*PRIVATE, "sources"):
                 found = await bound.fetchval(f"select count(*) from {table}")
                 assert found == count, table
 
