@@ -108,9 +108,9 @@ async def test_users_and_teams_share_a_project(cli: Cli, plant: Path) -> None:
     assert await finds("--user", "ben") == ["valves.md"]
     listed = ("source", "list", "-p", "plant", "--json")
     assert str(notes) not in (await cli(*listed)).stdout
-    assert f'"source": "{notes}"' in (await cli(*listed, "--user", "ana")).stdout
+    assert str(notes) in (await cli(*listed, "--user", "ana")).stdout
     delete = ("source", "delete", str(notes), "-p", "plant", "--yes")
-    assert (await cli(*delete, "--user", "ben")).code == 2
+    assert (await cli(*delete, "--user", "ben")).code == 1
     assert (await cli(*delete, "--user", "ana")).code == 0
     assert await finds("--user", "ana") == ["own.md", "valves.md"]
 
