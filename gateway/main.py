@@ -54,11 +54,12 @@ COMMANDS = {
 _MODULES = {
     "eval": "evaluate",
     "api-keys": "api_keys",
-    "down": "open:down",
+    "down": "up:down",
     "grep": "ask:grep",
     "github": "crawl:github",
     "hook": "sync:hook",
     "import": "sync:import_file",
+    "open": "up:open_pages",
     "watch": "sync:watch",
     "migrate": "deployment:migrate",
 }

@@ -1,4 +1,4 @@
-"""``headrace up``: run servers and workers in one process tree."""
+"""``headrace up``, ``open`` and ``down``: servers and workers in one process tree, and their end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from gateway.auth.local_key import login_link
 from gateway.clients import names_of, open_database
 from gateway.output import printable, stderr
-from gateway.processes.background import LogTail, detach
+from gateway.processes.background import LogTail, bring_down, detach
 from gateway.processes.command_server import CommandServer, command_server
 from gateway.processes.idleness import parse_idle_time, wait_until_idle
 from gateway.processes.supervisor import Supervisor
@@ -22,6 +22,8 @@ from gateway.servers import (
     GATEWAY_PORT,
     StartedServers,
     announce,
+    announced_gateway,
+    find_running,
     owner_lock,
     prepare_home,
     require_database,
@@ -34,7 +36,7 @@ from runtime.errors import UsageError
 from runtime.settings import Settings
 from runtime.worker_process import ServiceProcess
 
-__all__ = ["command"]
+__all__ = ["command", "down", "open_pages"]
 
 _ECHO_SECONDS = 1.0
 
@@ -85,6 +87,27 @@ def command(
                     settings, stop, workers, gateway_port, quiet, idle, commands
                 )
             )
+
+
+def open_pages() -> None:
+    """Print a link that opens the pages of a running `up`, once, within five minutes."""
+    typer.echo(run_client(_link))
+
+
+def down() -> None:
+    """Stop `headrace up` with its servers and workers; published data is kept."""
+    ended = run_client(bring_down)
+    stderr().print("headrace is down" if ended else "`headrace up` does not run")
+
+
+async def _link(settings: Settings) -> str:
+    running, address = find_running(settings), announced_gateway(settings)
+    if running is None or address is None:
+        raise UsageError(
+            f"no `headrace up` with a gateway runs in {settings.home_directory}",
+            "start one, without --no-serve",
+        )
+    return await login_link(running, address)
 
 
 async def _up(

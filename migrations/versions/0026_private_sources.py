@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from migrations.statements import run_script
 
-revision = "0025"
-down_revision = "0024"
-oldest_code = "0012"
+revision = "0026"
+down_revision = "0025"
+oldest_code = "0025"
 
 
 def upgrade() -> None:
-    """Run ``0025_private_sources.sql``."""
+    """Run ``0026_private_sources.sql``."""
     run_script(__file__)
