@@ -1,4 +1,4 @@
-"""``headrace up``, ``open`` and ``down``: run servers and workers, link to their pages, end them."""
+"""``headrace up``, ``open`` and ``down``: servers and workers in one process tree."""
 
 from __future__ import annotations
 
