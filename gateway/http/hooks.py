@@ -36,7 +36,7 @@ __all__ = ["DELIVERY_AGE", "REMEMBERED", "Hooks", "hook_routes"]
 DELIVERY_AGE = timedelta(minutes=5)
 """Longest time between the time stamp of a delivery and its arrival."""
 REMEMBERED = timedelta(days=1)
-"""Time for which the ids of deliveries are remembered."""
+"""Time for which the ids of deliveries are remembered after their syncs."""
 
 _EVENTS = frozenset({"push", "create", "delete", "push hook", "tag push hook", "system hook"})
 _NO_SECRET = "-" * 32
@@ -100,7 +100,7 @@ class Hooks:
     async def receive(self, name: str, request: Request) -> bool:
         """Check a delivery and ask for a sync; returns False if it has no effect.
 
-        It has none if it was received before, or is of an event that changes no branch or tag.
+        It has none if a sync has ended for it already, or if its event changes no branch or tag.
 
         Raises:
             Unauthenticated: there is no such hook, or the signature is not valid, or it is too old.
@@ -127,11 +127,10 @@ class Hooks:
             self._syncs.ask(name)
             return True
         with redis_errors():
-            is_new = await self._redis.set(key, "1", nx=True, ex=REMEMBERED)
-        if is_new:
-            # a delivery that failed may be repeated
-            self._syncs.ask(name, partial(self._forget, key))
-        return bool(is_new)
+            is_done = bool(await self._redis.exists(key))
+        if not is_done:
+            self._syncs.ask(name, partial(self._remember, key))
+        return not is_done
 
     async def _is_signed(self, name: str, host: _Host, request: Request) -> bool:
         """Check the signature over the body while it is received; an unknown hook takes as long."""
@@ -160,9 +159,14 @@ class Hooks:
         identity = hashlib.sha256(f"{name}\0{delivery}".encode(errors="replace")).hexdigest()
         return self._names.gateway(identity, "delivery")
 
-    async def _forget(self, key: str) -> None:
+    async def _remember(self, key: str) -> None:
+        """Remember a delivery whose sync has ended: one that failed or was killed may be repeated.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
         with redis_errors():
-            await self._redis.unlink(key)
+            await self._redis.set(key, "1", ex=REMEMBERED)
 
 
 def hook_routes(hooks: Hooks) -> APIRouter:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from threading import Event
+from typing import NoReturn
 
 import structlog
 
 from gateway.sync.followers import mirror_folder
 from gateway.sync.request import SyncRequest
 from gateway.sync.sync import Destination
-from runtime.errors import HeadraceError, Unavailable
+from runtime.errors import Unavailable
+from runtime.intervals import Backoff
 from runtime.settings import HookSettings, Settings
 from sources import open_source
 from sources.git_mirror import update_mirror
@@ -21,54 +24,60 @@ __all__ = ["HookSyncs", "hook_syncs"]
 
 log = structlog.get_logger(__name__)
 
-Failed = Callable[[], Awaitable[None]]
-"""Callback for a delivery whose sync has failed."""
+_AT_ONCE = 4
+"""Most syncs at once: all hooks are synced when a gateway starts."""
+_BACKOFF = Backoff(timedelta(seconds=5), timedelta(minutes=10))
+
+Ended = Callable[[], Awaitable[None]]
+"""Callback for a delivery whose sync has ended."""
 
 
 class HookSyncs:
     """Fetches repositories into mirrors under home, and syncs them.
 
-    Each hook is synced by one task, which runs again if it was asked while it ran. So any number of
-    deliveries leads to at most one sync that runs and one that waits.
+    Each hook is synced once at the start, because no delivery may have arrived while no gateway
+    ran, and then for deliveries. Any number of them leads to at most one sync that runs and one
+    that waits. A failed sync is repeated with growing delays, or by the next delivery.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._hooks: Mapping[str, HookSettings] = settings.gateway.hooks
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._asked: dict[str, list[Failed]] = {}
+        self._asked = {name: asyncio.Event() for name in self._hooks}
+        self._ended: dict[str, list[Ended]] = {name: [] for name in self._hooks}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    def ask(self, name: str, failed: Failed | None = None) -> None:
-        """Sync the repository of a hook soon; ``failed`` is awaited if that is not possible."""
-        self._asked.setdefault(name, []).extend([failed] if failed else [])
-        if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._run(name), name=f"hook {name}")
+    def ask(self, name: str, ended: Ended | None = None) -> None:
+        """Sync the repository of a hook soon; ``ended`` is awaited unless that sync fails."""
+        if ended is not None:
+            self._ended[name].append(ended)
+        self._asked[name].set()
 
-    async def close(self) -> None:
-        """Stop the syncs; their deliveries count as failed, so that they may be repeated."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for callbacks in self._asked.values():
-            await _fail(callbacks)
+    async def follow(self, name: str) -> NoReturn:
+        """Sync the repository of a hook now, and again whenever it is asked for."""
+        asked, failures = self._asked[name], 0
+        while True:
+            async with self._slots:
+                asked.clear()
+                ended, self._ended[name] = self._ended[name], []
+                is_synced = await self._try(name)
+            failures = 0 if is_synced else failures + 1
+            if is_synced:
+                await _call(ended)
+            pause = _BACKOFF.delay(failures - 1).total_seconds() if failures else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await asked.wait()
 
-    async def _run(self, name: str) -> None:
+    async def _try(self, name: str) -> bool:
+        """Sync the repository of a hook; returns False, and logs the reason, if that fails."""
         try:
-            while name in self._asked:
-                callbacks = self._asked.pop(name)
-                is_synced = False
-                try:
-                    await self._sync(name)
-                    is_synced = True
-                except (HeadraceError, OSError) as error:
-                    kind = type(error).__name__
-                    log.warning("hook.failed", hook=name, error=kind, reason=str(error))
-                finally:
-                    if not is_synced:
-                        await _fail(callbacks)
-        finally:
-            del self._tasks[name]
+            await self._sync(name)
+        except Exception as error:  # noqa: BLE001 - a defect must not end the syncs of the hook
+            kind = type(error).__name__
+            log.warning("hook.failed", hook=name, error=kind, reason=str(error))
+            return False
+        return True
 
     async def _sync(self, name: str) -> None:
         hook = self._hooks[name]
@@ -91,17 +100,23 @@ class HookSyncs:
         )
 
 
-async def _fail(callbacks: Sequence[Failed]) -> None:
-    with suppress(Unavailable):
-        for failed in callbacks:
-            await failed()
+async def _call(ended: Sequence[Ended]) -> None:
+    with suppress(Unavailable):  # a delivery that is not remembered may be repeated
+        for callback in ended:
+            await callback()
 
 
 @asynccontextmanager
 async def hook_syncs(settings: Settings) -> AsyncIterator[HookSyncs]:
-    """Provide the syncs of the hooks of the settings, and stop them at the end."""
+    """Sync the repositories of the settings' hooks until the end of the context."""
     syncs = HookSyncs(settings)
+    tasks = [
+        asyncio.create_task(syncs.follow(name), name=f"hook {name}")
+        for name in settings.gateway.hooks
+    ]
     try:
         yield syncs
     finally:
-        await syncs.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,62 +1,75 @@
-"""Syncs that deliveries of webhooks ask for, without repositories."""
+"""Syncs of webhooks' repositories, without repositories."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from gateway.sync import hook_syncs as module
 from gateway.sync.hook_syncs import HookSyncs, hook_syncs
+from runtime.errors import Unavailable
+from runtime.intervals import Backoff
 from runtime.settings import Settings
 
+HOOK = {"secret": "a secret of the host", "repository": "/repository"}
 
-async def test_deliveries_whose_syncs_have_not_ended_count_as_failed(
+
+async def test_each_hook_is_synced_at_the_start_and_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of the gateway stops one sync that runs, and one that waits for it."""
-    began = asyncio.Event()
+    """Errors that nothing expects do not end the syncs of a hook."""
+    errors: dict[str, list[Exception]] = {
+        "docs": [RuntimeError("unexpected"), Unavailable("no network")],
+        "other": [],
+    }
+    synced: asyncio.Queue[str] = asyncio.Queue()
 
     async def sync(_: HookSyncs, name: str) -> None:
-        began.set()
-        await asyncio.Event().wait()
+        if errors[name]:
+            raise errors[name].pop()
+        synced.put_nowait(name)
 
     monkeypatch.setattr(HookSyncs, "_sync", sync)
-    failed: list[str] = []
-
-    async def fail(delivery: str) -> None:
-        failed.append(delivery)
-
-    async with hook_syncs(Settings(home=tmp_path)) as syncs:
-        syncs.ask("docs", lambda: fail("first"))
-        await began.wait()
-        syncs.ask("docs", lambda: fail("second"))
-        syncs.ask("other", lambda: fail("third"))
-        assert failed == []
-    assert sorted(failed) == ["first", "second", "third"]
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(timedelta(0), timedelta(0)))
+    settings = Settings(home=tmp_path, gateway={"hooks": {"docs": HOOK, "other": HOOK}})
+    async with hook_syncs(settings):
+        assert {await synced.get(), await synced.get()} == {"docs", "other"}
+    assert errors["docs"] == []
 
 
-async def test_a_sync_that_has_ended_does_not_fail_its_delivery(
+async def test_a_delivery_counts_when_its_sync_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error that nothing expects fails it, and the next delivery is synced."""
-    errors: list[Exception | None] = [RuntimeError("unexpected"), None]
-    ended, failed = asyncio.Event(), asyncio.Event()
+    """It does not count if its sync fails, or is stopped with the gateway."""
+    began: asyncio.Queue[str] = asyncio.Queue()
+    results: asyncio.Queue[Exception | None] = asyncio.Queue()
 
     async def sync(_: HookSyncs, name: str) -> None:
-        error = errors.pop(0)
-        if error is not None:
+        began.put_nowait(name)
+        if (error := await results.get()) is not None:
             raise error
-        ended.set()
-
-    async def fail() -> None:
-        failed.set()
 
     monkeypatch.setattr(HookSyncs, "_sync", sync)
-    async with hook_syncs(Settings(home=tmp_path)) as syncs:
-        syncs.ask("docs", fail)
-        await failed.wait()
-        failed.clear()
-        syncs.ask("docs", fail)
-        await ended.wait()
-    assert not failed.is_set()
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    async with hook_syncs(Settings(home=tmp_path, gateway={"hooks": {"docs": HOOK}})) as syncs:
+
+        def deliver(number: str) -> None:
+            syncs.ask("docs", lambda: ended.put(number))
+
+        await began.get()
+        deliver("first")
+        deliver("second")
+        results.put_nowait(None)
+        await began.get()
+        assert ended.empty(), "the sync at the start began before the deliveries"
+        deliver("third")
+        results.put_nowait(None)
+        assert [await ended.get(), await ended.get()] == ["first", "second"]
+        await began.get()
+        results.put_nowait(Unavailable("no network"))
+        deliver("fourth")
+        await began.get()
+    assert ended.empty()
