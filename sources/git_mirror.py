@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import IO
+from typing import IO, Any
 
 from runtime.errors import Unavailable
 from sources.git_process import GitFailed, run_git
@@ -27,8 +27,9 @@ _ALL_REFERENCES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 def update_mirror(folder: Path, remote: str, stop: Event) -> None:
     """Fetch the branches and tags of a repository into a bare one, which is created if needed.
 
-    Its HEAD becomes that of the remote. A mirror that a killed process has left damaged is fetched
-    again as a whole. Credentials are those that git finds by itself; it never asks for any.
+    Its HEAD becomes that of the remote. A damaged mirror is fetched again as a whole; errors of the
+    remote, such as those of network and credentials, leave it as it is. Credentials are those that
+    git finds by itself; it never asks for any.
 
     Args:
         folder: folder of the mirror; one process at a time works in it.
@@ -42,24 +43,37 @@ def update_mirror(folder: Path, remote: str, stop: Event) -> None:
     with _alone_in(folder, remote, stop):
         try:
             branch = _default_branch(folder.parent, remote, stop)
-        except GitFailed as error:
-            raise _unavailable(remote, error) from None
-        try:
-            _fetch(folder, remote, branch, stop)
-        except GitFailed as error:
-            if stop.is_set():
-                raise _unavailable(remote, error) from None
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_locks(folder)
             try:
                 _fetch(folder, remote, branch, stop)
-            except GitFailed as second:
-                raise _unavailable(remote, second) from None
+            except GitFailed:
+                if _is_whole(folder, stop) or stop.is_set():
+                    raise
+                shutil.rmtree(folder, ignore_errors=True)
+                _fetch(folder, remote, branch, stop)
+        except GitFailed as error:
+            raise _unavailable(remote, error) from None
+
+
+def _remove_locks(folder: Path) -> None:
+    """Remove the locks of a git that was killed: nothing else works in the folder now."""
+    for lock in folder.rglob("*.lock"):
+        lock.unlink(missing_ok=True)
+
+
+def _is_whole(folder: Path, stop: Event) -> bool:
+    """True if a mirror has every object that its references need."""
+    try:
+        _git(folder, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", stop=stop)
+    except GitFailed:
+        return False
+    return True
 
 
 def _fetch(folder: Path, remote: str, branch: str, stop: Event) -> None:
     if not (folder / "HEAD").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        run_git(folder, "init", "--quiet", "--bare", "--template=")
+        _git(folder, "init", "--quiet", "--bare", "--template=")
     options = (
         "--quiet",
         "--prune",
@@ -69,10 +83,15 @@ def _fetch(folder: Path, remote: str, branch: str, stop: Event) -> None:
     )
     address = web_address(remote)
     if address is not None:  # without user and password; permanent links are made of it
-        run_git(folder, "config", "remote.origin.url", address)
+        _git(folder, "config", "remote.origin.url", address)
     arguments = (*_QUIET, "fetch", *options, remote, *_ALL_REFERENCES)
-    run_git(folder, *arguments, protocols=_PROTOCOLS, stop=stop)
-    run_git(folder, "symbolic-ref", "HEAD", branch)
+    _git(folder, *arguments, protocols=_PROTOCOLS, stop=stop)
+    _git(folder, "symbolic-ref", "HEAD", branch)
+
+
+def _git(folder: Path, *arguments: str, **options: Any) -> None:
+    """Run git in a mirror; a damaged one must not lead git to a repository around it."""
+    run_git(folder, "--git-dir=.", *arguments, **options)
 
 
 def _default_branch(directory: Path, remote: str, stop: Event) -> str:
