@@ -111,10 +111,14 @@ def _reason(uri: str, text: str) -> Skip | None:
     if _contains_secret(uri, text):
         return Skip.SECRET
     name = uri.rpartition("/")[2].lower()
-    is_prose = name.endswith(_PROSE) or "://" in uri
+    is_address = "://" in uri
+    is_prose = name.endswith(_PROSE) or is_address
     if not is_prose and _is_generated(text[:_HEAD_CHARACTERS]):
         return Skip.GENERATED
-    return Skip.MINIFIED if name.endswith(_MINIFIED_KINDS) and _is_minified(text) else None
+    # a page may have the name of a script: https://docs.example.org/guide/chart.js
+    is_page = is_address and text.lstrip().startswith("<")
+    is_code = name.endswith(_MINIFIED_KINDS) and not is_page
+    return Skip.MINIFIED if is_code and _is_minified(text) else None
 
 
 def _is_generated(head: str) -> bool:

@@ -26,8 +26,8 @@ _RESERVED = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 """Addresses of metadata servers among others, which not every release of Python knows."""
 
 _ASSET_SUFFIXES = """
-    .avif .bmp .gif .ico .jpeg .jpg .png .svg .tif .tiff .webp .css .js .mjs .map .wasm .eot .otf
-    .ttf .woff .woff2 .aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .ogg .ogv .wav .webm .7z .apk
+    .avif .bmp .gif .ico .jpeg .jpg .png .svg .tif .tiff .webp .css .map .wasm .eot .otf .ttf
+    .woff .woff2 .aac .avi .flac .m4a .m4v .mkv .mov .mp3 .mp4 .ogg .ogv .wav .webm .7z .apk
     .bz2 .deb .dmg .exe .gz .img .inv .iso .jar .msi .pkg .rar .rpm .tar .tgz .whl .xz .zip .zst"""
 _ASSETS = frozenset(_ASSET_SUFFIXES.split())
 
@@ -74,7 +74,10 @@ def is_at(url: URL, origin: URL) -> bool:
 
 
 def is_asset(url: URL) -> bool:
-    """True if an address is that of an image, a script or an archive by its name."""
+    """True if an address is that of an image, a font or an archive by its name.
+
+    Names of scripts do not count, because pages have them too: ``/guide/chart.js``.
+    """
     return PurePosixPath(url.path).suffix.lower() in _ASSETS
 
 

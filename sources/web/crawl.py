@@ -33,7 +33,10 @@ _INDEX_NAMES = ("index.html", "index.htm")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most addresses that a crawl requests, and most bytes of content that it reads."""
+    """Most addresses that a crawl requests, and most bytes of content that it reads.
+
+    Files for crawlers, such as sitemaps, take at most half of these bytes.
+    """
 
     pages: int = 1_000
     content_bytes: int = 2**30

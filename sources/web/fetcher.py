@@ -246,9 +246,27 @@ class Fetcher:
                 return result
             if (response.content_length or 0) > limit:
                 return Response(url, _OK, response.headers, is_oversized=True)
-            raw = await _read(response, limit)
-        self.received_bytes += len(raw)
+            raw = await self._read(response, limit)
         return Response(url, _OK, response.headers, raw[:limit], len(raw) > limit)
+
+    async def _read(self, response: aiohttp.ClientResponse, limit: int) -> bytes:
+        """Read up to one byte more than the limit; compressed content counts as it is unpacked."""
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise ValueError(f"content is encoded as {encoding!r:.40}, which was not asked for")
+        unpacker = zlib.decompressobj(_GZIP_OR_ZLIB) if encoding not in ("", "identity") else None
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+            part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
+            parts.append(part)
+            size += len(part)
+            self.received_bytes += len(part)
+            if size > limit:
+                return b"".join(parts)[: limit + 1]
+        if unpacker is not None and size and not unpacker.eof:
+            raise ValueError("compressed content is not complete")
+        return b"".join(parts)
 
     def _session(self, factory: Callable[[Any], socket.socket] | None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -271,25 +289,6 @@ def _public_socket(address: tuple[Any, ...]) -> socket.socket:
     if not is_public(str(where[0])):
         raise _Refused(f"{where[0]} is not a public address")
     return socket.socket(family, kind, protocol)
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Read up to one byte more than the limit; compressed content counts as it is unpacked."""
-    encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise ValueError(f"content is encoded as {encoding!r:.40}, which was not asked for")
-    unpacker = zlib.decompressobj(_GZIP_OR_ZLIB) if encoding not in ("", "identity") else None
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-        part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
-        parts.append(part)
-        size += len(part)
-        if size > limit:
-            return b"".join(parts)[: limit + 1]
-    if unpacker is not None and size and not unpacker.eof:
-        raise ValueError("compressed content is not complete")
-    return b"".join(parts)
 
 
 def wait_of(header: str, default: float) -> float:

@@ -30,7 +30,10 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTS = frozenset(
     {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/prs.fallenstein.rst"}
 )
-_UNREAD_TYPES = ("image/", "audio/", "video/", "font/", "text/css", "text/javascript")
+_UNREAD_TYPES = (
+    *("image/", "audio/", "video/", "font/", "text/css"),
+    *("text/javascript", "application/javascript", "application/x-javascript"),
+)
 _VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 """Directives with a value after a colon; any other word before a colon names a crawler."""
 _NOT_FOLLOWED = frozenset({"nofollow", "ugc", "sponsored"})

@@ -119,14 +119,21 @@ def redirect_of(response: Response) -> URL | None:
 class Seeds:
     """Pages that a site names for crawlers.
 
+    Args:
+        fetcher: sender of requests.
+        robots: rules of the site.
+        scope: part of the site.
+        most_bytes: bytes of content that the fetcher may have received when the files are read.
+
     Attributes:
         is_complete: false if a file could not be read, so that pages may be missing.
     """
 
-    def __init__(self, fetcher: Fetcher, robots: Robots, scope: Scope) -> None:
+    def __init__(self, fetcher: Fetcher, robots: Robots, scope: Scope, most_bytes: int) -> None:
         self._fetcher = fetcher
         self._robots = robots
         self._scope = scope
+        self._most_bytes = most_bytes
         self.is_complete = True
 
     async def read(self) -> list[URL]:
@@ -168,13 +175,17 @@ class Seeds:
         return list(urls)
 
     async def _content(self, url: URL, *, is_named: bool = False) -> bytes:
-        """Content of a file; empty if there is none, or if it can't be read.
+        """Content of a file; empty if there is none, if it can't be read, or at the limit.
 
         ``is_named``: the site names the file, so a status such as 403 does not mean that there is
         none.
         """
+        most_bytes = min(_MOST_BYTES, self._most_bytes - self._fetcher.received_bytes)
+        if most_bytes <= 0:
+            self.is_complete = False
+            return b""
         try:
-            response = await _follow(self._fetcher, url, _MOST_BYTES)
+            response = await _follow(self._fetcher, url, most_bytes)
         except Unreachable:
             self.is_complete = False
             return b""

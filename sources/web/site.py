@@ -163,7 +163,8 @@ class SiteSource(WithoutHistory):
         async with Fetcher(self._manners) as fetcher:
             robots, first = await self._open(fetcher, sizes)
             scope = Scope.of(first.url, self._scope, self._exclude)
-            seeds = Seeds(fetcher, robots, scope)
+            # the other half is for the pages
+            seeds = Seeds(fetcher, robots, scope, self._limits.content_bytes // 2)
             crawl = Crawl(
                 fetcher,
                 robots,

@@ -298,6 +298,8 @@ def test_contents_are_taken_by_their_media_type(site: Website) -> None:
         "data.json": ("application/json", '{"a": 1}'),
         "style": ("text/css", "p {}"),
         "blob": ("application/octet-stream", b"\0\1"),
+        "chart.js": ("text/html", html("Chart.js draws. " * 500)),
+        "mill.js": ("application/javascript", "start();"),
         "empty.html": ("text/html", "<html></html>"),
         "large.html": ("text/html", html("x" * LIMIT_BYTES)),
     }
@@ -307,7 +309,18 @@ def test_contents_are_taken_by_their_media_type(site: Website) -> None:
     changes, after = sync(opened(site))
     bodies = {path_of(site, change): change for change in changes}
     assert sorted(path.rpartition("/")[2] for path in bodies) == sorted(
-        ["", "latin.html", "header", "notes", "guide", "odd", "long", "manual", "api.json"]
+        [
+            "",
+            "latin.html",
+            "header",
+            "notes",
+            "guide",
+            "odd",
+            "long",
+            "manual",
+            "api.json",
+            "chart.js",
+        ]
     )
     assert "höher" in str(bodies["/docs/latin.html"].content)
     assert "Шлюз" in str(bodies["/docs/header"].content)
@@ -327,6 +340,7 @@ def test_contents_are_taken_by_their_media_type(site: Website) -> None:
         "style": Skip.MEDIA_TYPE,
         "blob": Skip.MEDIA_TYPE,
         "logo.png": Skip.MEDIA_TYPE,
+        "mill.js": Skip.MEDIA_TYPE,
         "empty.html": Skip.EMPTY,
         "large.html": Skip.OVERSIZED,
     }
@@ -499,3 +513,21 @@ def test_the_limit_of_bytes_ends_a_crawl(site: Website) -> None:
     source = opened(site, scope="/docs/b/", exclude=["c.html"])
     with pytest.raises(UsageError, match="no page that can be indexed"):
         source.list(sizes)
+
+
+def test_sitemaps_count_for_the_limit_of_bytes(site: Website) -> None:
+    """They take at most half of it, and pages that only the unread ones name stay."""
+    urls = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>{}{}</urlset>"
+    named = f"<url><loc>{site.url('/docs/named.html')}</loc></url>"
+    paths = [f"/maps/{number}.xml" for number in range(4)]
+    for path in paths:
+        site.replies[path] = Reply(urls.format(named, " " * 10_000))
+    site.replies["/robots.txt"] = Reply("".join(f"Sitemap: {site.url(path)}\n" for path in paths))
+    site.page("/docs/named.html", "Named.")
+    _, before = crawl(site)
+    assert before.report.published == len(ALL) + 1
+    for path in paths:
+        site.replies[path] = Reply(urls.format("", " " * 10_000))
+    changes, after = crawl(site, before, limits=Limits(content_bytes=30_000))
+    assert (changes, after.report.unchanged, after.report.skipped) == ([], 3, {})
+    assert crawl(site, before)[0] == ["delete /docs/named.html"]
