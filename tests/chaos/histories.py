@@ -1,4 +1,4 @@
-"""Sources whose content changes at random: repositories, directories, web sites and threads.
+"""Sources of each kind whose content changes at random.
 
 A history edits, adds, deletes and renames files, renames them in letter case only, swaps a file
 with a directory of its name, and rewrites commits. ``listing`` is the expected content of the
@@ -7,6 +7,7 @@ index.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -18,7 +19,18 @@ from tests.support.github import GitHub
 from tests.support.repositories import Repository, create_repository
 from tests.support.website import HTML, Reply, Website, html
 
-__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History", "SiteHistory", "ThreadHistory"]
+__all__ = [
+    "BucketHistory",
+    "Checkout",
+    "DirectoryHistory",
+    "GitHistory",
+    "History",
+    "ImportHistory",
+    "MirrorHistory",
+    "SiteHistory",
+    "ThreadHistory",
+    "WorkTreeHistory",
+]
 
 _FOLDERS = ("", "docs/", "src/", "src/mill/", "Notes ü/")
 _NAMES = ("wheel", "Race", "sluice gate", "weir", "naïve", "README")
@@ -79,6 +91,12 @@ class DirectoryHistory:
             *(self._add, self._edit, self._edit, self._delete, self._rename),
             *(self._rename_case, self._swap),
         ]
+
+    def _advance_but_keep_one(self) -> None:
+        """Do one to five operations, after which at least one file remains."""
+        DirectoryHistory.advance(self)
+        while self._any_file() is None:
+            self._add()
 
     def _add(self) -> None:
         rng = self._rng
@@ -156,6 +174,74 @@ class GitHistory(DirectoryHistory):
         return Checkout(self, path)
 
 
+class WorkTreeHistory(GitHistory):
+    """Work tree of a repository, with edits that are not always committed."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Sync of the files as they are now."""
+        return [*super().arguments, "--worktree"]
+
+    def advance(self) -> None:
+        """Change a few files; commit them in half of the cases."""
+        if self._rng.random() < 0.5:
+            super().advance()
+        else:
+            DirectoryHistory.advance(self)
+
+
+class MirrorHistory(GitHistory):
+    """Repository that a gateway fetches into a mirror and syncs when it starts."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Start of the gateway."""
+        return ["serve", "--port", "0"]
+
+    def setting(self, project: str, prefix: str) -> str:
+        """Value of ``HEADRACE_GATEWAY``."""
+        hook = {"secret": "secret of the host", "repository": str(self.path)}
+        return json.dumps({"hooks": {"mirror": hook | {"project": project, "prefix": prefix}}})
+
+
+class ImportHistory(DirectoryHistory):
+    """Directory whose files are the lines of a file to import."""
+
+    def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
+        super().__init__(path, marker, rng)
+        self._file = path.with_suffix(".jsonl")
+        self._write()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Import of the file."""
+        return ["import", str(self._file), "--prune"]
+
+    def advance(self) -> None:
+        """Change a few lines; at least one remains."""
+        self._advance_but_keep_one()
+        self._write()
+
+    def _write(self) -> None:
+        lines = [json.dumps({"uri": uri, "content": text}) for uri, text in self.listing().items()]
+        draft = self._file.with_suffix(".draft")
+        draft.write_text("\n".join(lines))
+        draft.replace(self._file)
+
+
+class BucketHistory(DirectoryHistory):
+    """Folder of a bucket, whose server has the folder above as a bucket."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Sync of the folder."""
+        return ["sync", f"s3://{self.path.parent.name}/{self.path.name}"]
+
+    def advance(self) -> None:
+        """Change a few files; at least one remains."""
+        self._advance_but_keep_one()
+
+
 class SiteHistory(DirectoryHistory):
     """Directory whose files are the pages of a web site."""
 
@@ -175,9 +261,7 @@ class SiteHistory(DirectoryHistory):
 
     def advance(self) -> None:
         """Change a few files; at least one remains."""
-        super().advance()
-        while self._any_file() is None:
-            self._add()
+        self._advance_but_keep_one()
         self._serve()
 
     def _serve(self) -> None:

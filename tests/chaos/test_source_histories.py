@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,22 +19,36 @@ import pytest
 
 from events.models import content_hash
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from tests.chaos.histories import DirectoryHistory, GitHistory, History, SiteHistory, ThreadHistory
+from tests.chaos.histories import (
+    BucketHistory,
+    DirectoryHistory,
+    GitHistory,
+    History,
+    ImportHistory,
+    MirrorHistory,
+    SiteHistory,
+    ThreadHistory,
+    WorkTreeHistory,
+)
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
 from tests.support.cli import Command, Result
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.github import github
+from tests.support.s3 import s3_server
 from tests.support.waiting import eventually, within
 from tests.support.website import Website, website
 
 PROJECT = "mill"
 THREADS = "threads"
-ROUNDS = 6
+ROUNDS = 4
+"""Events of a history beside a kill of all syncs and one of a watch."""
 SYNC_SECONDS = 120.0
 LONGEST_LIFE_SECONDS = 0.4
 """Longest life of a sync that is killed: some die before they publish, some between batches."""
+LONGEST_WATCH_SECONDS = 2.0
+"""Longest life of a watch after a change; it publishes the change after 0.3 to 2 s."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,23 @@ class Synced:
     @property
     def arguments(self) -> list[str]:
         """Arguments of ``headrace``."""
+        if self.is_served:
+            return self.history.arguments
         prefix = ["--prefix", self.prefix] if self.prefix else []
         return [*self.history.arguments, "--project", self.project, *prefix]
+
+    @property
+    def is_served(self) -> bool:
+        """True if a gateway syncs the source."""
+        return isinstance(self.history, MirrorHistory)
+
+    @property
+    def is_watchable(self) -> bool:
+        """True if ``headrace watch`` can follow the source."""
+        return isinstance(self.history, DirectoryHistory) and self.arguments[:2] == [
+            "sync",
+            str(self.history.path),
+        ]
 
 
 @dataclass
@@ -61,25 +90,33 @@ class Scene:
     rng: random.Random
     events: list[str] = field(default_factory=list)
 
-    async def one_round(self) -> None:
-        """Change some sources, and run one random event."""
-        for source in self.rng.sample(self.sources, self.rng.randint(1, len(self.sources))):
-            source.history.advance()
-        event = self.rng.choice(self._events())
-        self.events.append(event.__name__)
-        await event()
+    async def play(self) -> None:
+        """Change some sources before each random event."""
+        events = [*self.rng.choices(self._events(), k=ROUNDS), self._all_killed, self._watched]
+        self.rng.shuffle(events)
+        for event in events:
+            for source in self.rng.sample(self.sources, self.rng.randint(1, len(self.sources))):
+                source.history.advance()
+            self.events.append(event.__name__)
+            await event()
 
     async def converge(self) -> None:
         """Sync each source a last time, with all servers and a worker running."""
         await self.run.worker()
-        for source in self.sources:
-            result = await self._sync(source, "--wait")
-            assert result.code == 0, (self.events, result)
+        results = await asyncio.gather(
+            *(
+                self._sync(source, *([] if source.is_served else ["--wait"]))
+                for source in self.sources
+            )
+        )
+        for source, result in zip(self.sources, results, strict=True):
+            is_synced = "hook.synced" in result.stderr if source.is_served else result.code == 0
+            assert is_synced, (self.events, source.arguments, result)
 
     def _events(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         return [
-            *(self._synced, self._synced_together, self._overlapping, self._killed, self._flushed),
-            *(self._lost_before_it_was_read, self._restarted),
+            *(self._synced, self._synced_together, self._overlapping, self._flushed),
+            *(self._all_killed, self._watched, self._lost_before_it_was_read, self._restarted),
         ]
 
     async def _synced(self) -> None:
@@ -102,12 +139,29 @@ class Scene:
             async with asyncio.timeout(LONGEST_LIFE_SECONDS * 2):
                 await eventually(lambda: not second.is_running, "the second ends", timeout=60)
         first.send(signal.SIGCONT)
-        await asyncio.gather(first.result(SYNC_SECONDS), second.result(SYNC_SECONDS))
+        await asyncio.gather(self._end(source, first), self._end(source, second))
 
-    async def _killed(self) -> None:
-        """Kill a sync (SIGKILL)."""
-        command = await self._start(self._any())
-        await asyncio.sleep(self.rng.uniform(0, LONGEST_LIFE_SECONDS))
+    async def _all_killed(self) -> None:
+        """Kill a sync of each source at a time of its own (SIGKILL)."""
+        lives = [self.rng.uniform(0, LONGEST_LIFE_SECONDS) for _ in self.sources]
+        await asyncio.gather(*map(self._killed, self.sources, lives))
+
+    async def _killed(self, source: Synced, seconds: float) -> None:
+        command = await self._start(source)
+        await asyncio.sleep(seconds)
+        command.send(signal.SIGKILL)
+        await command.result(SYNC_SECONDS)
+
+    async def _watched(self) -> None:
+        """Change a source while it is watched, and kill the watch (SIGKILL)."""
+        source = self.rng.choice([source for source in self.sources if source.is_watchable])
+        command = await Command.start(
+            "watch", *source.arguments[1:], environment=self.run.environment
+        )
+        for _ in range(self.rng.randint(1, 3)):
+            await asyncio.sleep(self.rng.uniform(0, LONGEST_WATCH_SECONDS))
+            source.history.advance()
+        await asyncio.sleep(self.rng.uniform(0, LONGEST_WATCH_SECONDS))
         command.send(signal.SIGKILL)
         await command.result(SYNC_SECONDS)
 
@@ -134,10 +188,23 @@ class Scene:
         return self.rng.choice(self.sources)
 
     async def _start(self, source: Synced, *options: str) -> Command:
-        return await Command.start(*source.arguments, *options, environment=self.run.environment)
+        environment = self.run.environment | {"HEADRACE_LOG_LEVEL": "info"}
+        return await Command.start(*source.arguments, *options, environment=environment)
 
     async def _sync(self, source: Synced, *options: str) -> Result:
-        return await (await self._start(source, *options)).result(SYNC_SECONDS)
+        return await self._end(source, await self._start(source, *options))
+
+    async def _end(self, source: Synced, command: Command) -> Result:
+        """Wait for the end of a sync; a gateway is killed after its first one."""
+        if source.is_served:
+            with suppress(AssertionError):  # its output shows why it has not synced
+                await eventually(
+                    lambda: "hook.synced" in command.printed() or not command.is_running,
+                    "the gateway has synced its hook",
+                    timeout=SYNC_SECONDS,
+                )
+            command.send(signal.SIGKILL)
+        return await command.result(SYNC_SECONDS)
 
 
 @pytest.mark.parametrize("seed", seeds())
@@ -146,26 +213,34 @@ async def test_the_index_equals_the_sources(
 ) -> None:
     """I6 holds after overlapping and killed syncs, lost streams and killed workers."""
     rng = random.Random(seed)
-    with website() as site, github() as server:
+    with website() as site, github() as server, s3_server(tmp_path) as storage:
         async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
-            run.environment.update(server.environment)
             sources = _sources(tmp_path / "sources", rng, site)
-            sources.append(Synced(ThreadHistory("schist", rng, server), project=THREADS))
+            bucket = BucketHistory(tmp_path / "bucket" / "docs", "marble", rng)
+            mirror = MirrorHistory(tmp_path / "sources" / "mirrored", "slate", rng)
+            sources += [
+                Synced(bucket, prefix="bucket/"),
+                Synced(mirror, prefix="mirrored/"),
+                Synced(ThreadHistory("schist", rng, server), project=THREADS),
+            ]
+            hooks = {"HEADRACE_GATEWAY": mirror.setting(PROJECT, "mirrored/")}
+            run.environment.update(server.environment | storage | hooks)
             scene = Scene(run, sources, rng)
             await run.worker()
-            for _ in range(ROUNDS):
-                await scene.one_round()
+            await scene.play()
             await scene.converge()
             async with within(60):
                 await _assert_equal(run, scene)
 
 
 def _sources(directory: Path, rng: random.Random, site: Website) -> list[Synced]:
-    """Repository, sometimes with a second checkout, a directory with its file names, and a site."""
+    """Sources in files, sometimes with a second checkout of the repository, and a site."""
     repository = GitHistory(directory / "repository", "granite", rng)
     sources = [
         Synced(repository),
         Synced(DirectoryHistory(directory / "notes", "basalt", rng), prefix="notes/"),
+        Synced(WorkTreeHistory(directory / "tree", "quartz", rng), prefix="tree/"),
+        Synced(ImportHistory(directory / "export", "flint", rng), prefix="export/"),
         Synced(SiteHistory(directory / "site", "gneiss", rng, site)),
     ]
     if rng.random() < 0.5:
@@ -187,6 +262,8 @@ async def _assert_equal(run: Run, scene: Scene) -> None:
         async def covered() -> bool:
             return not await owner.fetchval("SELECT count(*) FROM pending_vectors")
 
+        hashes = {uri: content_hash(text) for uri, text in expected.items()}
+        await _until_indexed(owner, hashes, scene)
         await eventually(covered, "every chunk has its vector", timeout=60, every=0.1)
         counter = TokenCounter(tokenizer_path(None))
         try:
@@ -201,6 +278,19 @@ async def _assert_equal(run: Run, scene: Scene) -> None:
         await assert_nothing_left_over(owner)
     finally:
         await owner.close()
+
+
+async def _until_indexed(
+    owner: asyncpg.Connection, expected: Mapping[str, str], scene: Scene
+) -> None:
+    """Wait for the changes of the gateway, which reports a sync when it has published them."""
+
+    async def is_equal() -> bool:
+        return await _hashes(owner, PROJECT) == expected
+
+    with suppress(AssertionError, TimeoutError):
+        await eventually(is_equal, "the index equals the sources", every=0.1)
+    assert await _hashes(owner, PROJECT) == expected, f"I6 after {scene.events}"
 
 
 async def _hashes(owner: asyncpg.Connection, project: str) -> dict[str, str]:
