@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from runtime.errors import UsageError
 from sources.files import to_shown, to_uri
-from sources.git_history import COMMIT, committed_at, is_older, repository_key
+from sources.git_history import COMMIT, head, is_older, repository_key
 from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
 from sources.ignore_rules import (
@@ -69,6 +69,7 @@ class GitSource:
         self._root = root
         self._prefix = prefix
         self._choice = choice
+        self._read_rules: tuple[str, Sequence[str]] = ("", ())
 
     @property
     def name(self) -> str:
@@ -100,7 +101,7 @@ class GitSource:
     @cached_property
     def _repository(self) -> str:
         with self._git_errors():
-            return repository_key(self._root, self._head())
+            return repository_key(self._root)
 
     def tracks_anything(self) -> bool:
         """True if anything below the prefix is tracked; always true for the whole repository.
@@ -108,7 +109,7 @@ class GitSource:
         Raises:
             UsageError: there is no commit yet, or the repository can't be read.
         """
-        commit = self._head()
+        commit, _ = self._head()
         return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._paths()))
 
     def list(self, sizes: SizeLimits) -> Listing:
@@ -117,7 +118,7 @@ class GitSource:
         Raises:
             UsageError: there is no commit yet, or the repository no longer exists.
         """
-        commit = self._head()
+        commit, at = self._head()
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         rules = self._rules(commit)
@@ -130,7 +131,7 @@ class GitSource:
             elif entry.uri is not None:
                 files[entry.uri] = entry.blob
         included = frozenset(filter(rules.includes, files))
-        template, at = self._permalink_template(), committed_at(self._root, commit)
+        template = self._permalink_template()
         return Listing(files, skipped, commit, template, included, committed_at=at)
 
     def hooks_directory(self) -> Path:
@@ -202,12 +203,11 @@ class GitSource:
         del sizes
         return blob_reader(self._root)
 
-    def _head(self) -> str:
+    def _head(self) -> tuple[str, int]:
         try:
-            output = run_git(self._root, "rev-parse", "--verify", "HEAD^{commit}")
+            return head(self._root)
         except GitFailed as error:
             raise UsageError(f"{self._root} has no commit ({error})", "commit first") from error
-        return output.decode().strip()
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
         output = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._paths())
@@ -220,7 +220,13 @@ class GitSource:
         return IgnoreRules.at(self._root.resolve(), self._choice, self._rule_lines(commit))
 
     def _rule_lines(self, commit: str) -> Sequence[str]:
-        """Lines of the rules file at the root; empty if it is too large or does not exist."""
+        """Lines of the rules file at the root, which are read once for each commit."""
+        if self._read_rules[0] != commit:
+            self._read_rules = commit, self._read_rule_lines(commit)
+        return self._read_rules[1]
+
+    def _read_rule_lines(self, commit: str) -> Sequence[str]:
+        """Read the rules file; returns no lines if it is too large or does not exist."""
         name = f"{commit}:{RULES_FILE}"
         try:
             if int(run_git(self._root, "cat-file", "-s", name)) > LARGEST_RULES_BYTES:
@@ -292,8 +298,11 @@ def _is_bare(path: Path) -> bool:
 def _work_tree(path: Path) -> tuple[Path, str]:
     """Root of the work tree, and the path of the directory in it."""
     try:
-        root = run_git(path, "rev-parse", "--show-toplevel").decode().removesuffix("\n")
-        prefix = run_git(path, "rev-parse", "--show-prefix").decode().removesuffix("\n")
+        output = run_git(path, "rev-parse", "--show-toplevel", "--show-prefix").decode()
+        root, prefix, *others = output.split("\n")
+        if len(others) > 1:  # names contain line breaks
+            root = run_git(path, "rev-parse", "--show-toplevel").decode().removesuffix("\n")
+            prefix = run_git(path, "rev-parse", "--show-prefix").decode().removesuffix("\n")
     except GitFailed as error:
         raise UsageError(f"{path} can't be read by git: {error}") from error
     except UnicodeDecodeError as error:

@@ -9,12 +9,14 @@ from pathlib import Path
 from sources.git_process import GitFailed, run_git
 from sources.permalinks import web_address
 
-__all__ = ["COMMIT", "committed_at", "is_older", "repository_key"]
+__all__ = ["COMMIT", "head", "is_older", "repository_key"]
 
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
+_HEAD = "HEAD^{commit}"
 
-def repository_key(root: Path, commit: str) -> str:
+
+def repository_key(root: Path) -> str:
     """Identity that is equal for all clones of a repository: its first commit.
 
     A shallow clone does not have that commit. Its key is made of the address of the remote or, if
@@ -25,7 +27,7 @@ def repository_key(root: Path, commit: str) -> str:
     """
     if run_git(root, "rev-parse", "--is-shallow-repository").strip() == b"true":
         return _remote_key(root)
-    roots = run_git(root, "rev-list", "--max-parents=0", commit).split()
+    roots = run_git(root, "rev-list", "--max-parents=0", _HEAD, "--").split()
     return min(roots).decode()
 
 
@@ -38,14 +40,14 @@ def _remote_key(root: Path) -> str:
     return hashlib.sha256((address or remote or str(root)).encode()).hexdigest()
 
 
-def committed_at(root: Path, commit: str) -> int:
-    """Time of a commit in seconds since 1970.
+def head(root: Path) -> tuple[str, int]:
+    """Commit at HEAD, and its time in seconds since 1970.
 
     Raises:
-        GitFailed: git can't read the commit.
+        GitFailed: there is no commit yet, or git can't read it.
     """
-    line = run_git(root, "rev-list", "--no-walk", "--timestamp", commit)
-    return int(line.split()[0])
+    at, commit = run_git(root, "rev-list", "--no-walk", "--timestamp", _HEAD, "--").split()
+    return commit.decode(), int(at)
 
 
 def is_older(root: Path, commit: str, at: int | None, other: str, other_at: int | None) -> bool:

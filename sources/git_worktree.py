@@ -12,7 +12,6 @@ from typing import Self
 from sources.directory import walk
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.git import GitSource
-from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
 from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, TrackedPaths, read_rule_lines
 from sources.types import Content, Listing, Read, SizeLimits, Skip, SyncOptions, Watched
@@ -45,11 +44,10 @@ class WorkTreeSource(GitSource):
         Raises:
             UsageError: there is no commit yet, or the repository no longer exists.
         """
-        commit = self._head()
+        commit, at = self._head()
         with self._git_errors():
             modes = {file.path: file.mode for file in tracked_files(self._root, *self._paths())}
             modes |= dict.fromkeys(untracked_files(self._root, *self._paths()), b"")
-            at = committed_at(self._root, commit)
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         tree, rules = WorkTree(self._root), self._rules(commit)

@@ -168,6 +168,7 @@ class _Run:
                 sizes=size_limits(self._settings),
                 until=Until.PUBLISHED,
                 show=show_nothing,
+                counts_uncommitted=False,
             )
         except HeadraceError as error:
             self.result.notes.append(f"{registered.name}: {one_line(error)}")

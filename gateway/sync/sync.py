@@ -87,7 +87,10 @@ def size_limits(settings: Settings) -> SizeLimits:
 
 @dataclass(frozen=True)
 class _Job:
-    """One sync of a source into a project; with ``full``, every document is published."""
+    """One sync of a source into a project; with ``full``, every document is published.
+
+    Without ``counts_uncommitted``, uncommitted files count as 0.
+    """
 
     source: Source
     destination: Destination
@@ -96,6 +99,7 @@ class _Job:
     sizes: SizeLimits
     full: bool
     show: ShowProgress
+    counts_uncommitted: bool = True
 
     def options(self) -> SyncOptions | None:
         """Options to keep. Returns None if the source is not in files of this machine."""
@@ -103,6 +107,10 @@ class _Job:
             return None
         collections = self.destination.collections
         return replace(self.source.options, host=socket.gethostname(), collections=collections)
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Count the files that differ from the listed commit."""
+        return self.source.uncommitted(listing) if self.counts_uncommitted else 0
 
     def key(self) -> str:
         """Identity of the source; git may need a while to find it."""
@@ -177,11 +185,13 @@ async def sync_source(
     until: Until,
     show: ShowProgress,
     full: bool = False,
+    counts_uncommitted: bool = True,
 ) -> SyncReport:
     """Publish the differences between a source and the index, and wait for ``until``.
 
     After an interrupted sync, the next one publishes again what may be missing. With ``full``,
-    every document is published.
+    every document is published. Without ``counts_uncommitted``, the report counts no uncommitted
+    files, which saves the time to compare the work tree.
 
     Raises:
         UsageError: the source can't be read, the project's name can't be used, or a document
@@ -192,7 +202,8 @@ async def sync_source(
             reason.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full, show)
+    limits = sizes.within(MAX_CONTENT_BYTES)
+    job = _Job(source, destination, client, store, limits, full, show, counts_uncommitted)
     registered = await job.register()
     report = SyncReport(registered.name, registered.location, source.kind)
     outcomes = None
@@ -312,7 +323,7 @@ async def _compare(
             is_older = job.source.is_older
             if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
                 return _Comparison(listing, saved)
-        async with _concurrently(asyncio.to_thread(job.source.uncommitted, listing)) as count:
+        async with _concurrently(asyncio.to_thread(job.uncommitted, listing)) as count:
             lost, indexed = await index_read
             basis = Basis.of(state, indexed, job.destination.collections, lost, full=job.full)
             sync = await asyncio.to_thread(
