@@ -24,7 +24,7 @@ from sources.types import (
 )
 from sources.watched import WatchedTree
 
-__all__ = ["DirectorySource", "Folder", "open_directory", "walk"]
+__all__ = ["DirectorySource", "Folder", "directory_key", "open_directory", "walk"]
 
 _ALL = Choice()
 
@@ -32,6 +32,11 @@ _ALL = Choice()
 def open_directory(path: Path, choice: Choice = _ALL) -> DirectorySource:
     """Open a directory; every directory is accepted."""
     return DirectorySource(path, choice)
+
+
+def directory_key(location: str) -> str:
+    """Identity of the plain directory at an absolute path."""
+    return f"directory:{location}"
 
 
 class DirectorySource(WithoutHistory):
@@ -51,7 +56,7 @@ class DirectorySource(WithoutHistory):
     @property
     def key(self) -> str:
         """Identity, made of the absolute path."""
-        return f"directory:{self._root}"
+        return directory_key(self.location)
 
     @property
     def location(self) -> str:

@@ -131,20 +131,28 @@ class Sources:
         uri_prefix: str | None = None,
         *,
         agent: str = "",
+        former_key: str | None = None,
     ) -> RegisteredSource:
         """The agent's source with this key; creates it, and its project, if it does not exist.
 
         ``uri_prefix`` None: the prefix chosen before, or no prefix. It can be changed until the
-        first sync has published something. ``agent`` empty: the source is shared.
+        first sync has published something. ``agent`` empty: the source is shared. ``former_key``:
+        if the agent has only a source with that key, it gets the new one, and keeps its id,
+        documents and prefix.
 
         Raises:
-            UsageError: the source has another prefix, or another source has the name.
+            UsageError: the source has another prefix, another source has the name, or the source
+                was handed over to another key.
         """
         project_id = await self._projects.ensure(project)
-        source_id = source_id_of(key, agent)
-        named_by = project_id, name, source_id, agent
         async with self._database.scope(project_id, agent) as connection:
             await Lock.SOURCES.acquire(connection, project_id)
+            if former_key is not None:
+                keys = former_key, key
+                await connection.execute(_QUERIES["hand_over"], project_id, agent, *keys)
+            known_id = await connection.fetchval(_QUERIES["id_of"], project_id, agent, key)
+            source_id = known_id or source_id_of(key, agent)
+            named_by = project_id, name, source_id, agent
             other = await connection.fetchrow(_QUERIES["conflicting"], *named_by)
             if other is not None:
                 raise UsageError(
@@ -152,6 +160,12 @@ class Sources:
                 )
             values = project_id, source_id, key, name, kind, location, uri_prefix, agent
             row = await connection.fetchrow(_QUERIES["register"], *values)
+            if row is None:
+                raise UsageError(
+                    f"the documents of {location} belong to the repository that it was",
+                    "delete that source (`headrace source delete`), or sync with --source NAME and "
+                    "--prefix NAME/",
+                )
             if uri_prefix not in (None, row["uri_prefix"]):
                 raise UsageError(
                     f"the uris of source {name} begin with {row['uri_prefix']!r}",

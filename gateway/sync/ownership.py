@@ -126,8 +126,7 @@ async def check_owners(
         raise UsageError(
             f"{subject} to source {_describe(other)} of project {registered.project}, not to "
             f"{_describe(registered)}",
-            "sync with --prefix NAME/ or into another project, or delete the other source "
-            "(`headrace source delete`)",
+            _remedy(registered, other),
         )
 
 
@@ -144,6 +143,17 @@ async def _pending_owners(
                 tokens[other.uri_prefix + uri] = token
     handled = await store.sources.handled(registered.project, tokens.values()) if tokens else {}
     return {uri: owner for uri, owner in owners.items() if tokens[uri] not in handled}
+
+
+def _remedy(registered: RegisteredSource, other: RegisteredSource) -> str:
+    remedy = (
+        "sync with --prefix NAME/ or into another project, or delete the other source "
+        "(`headrace source delete`)"
+    )
+    if registered.kind == other.kind == "git":
+        # the first commit identifies a repository, and a shallow clone lacks it
+        return f"if this is a shallow clone, complete it (`git fetch --unshallow`); else {remedy}"
+    return remedy
 
 
 def _describe(source: RegisteredSource) -> str:

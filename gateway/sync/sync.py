@@ -36,6 +36,7 @@ from sources import (
     WatchableSource,
 )
 from sources.comparison import Step
+from sources.directory import directory_key
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource, source_id_of
 from store.store import Store
@@ -129,7 +130,14 @@ class _Job:
             source.location,
             destination.prefix,
             agent=destination.agent or "",
+            former_key=self.former_key(),
         )
+
+    def former_key(self) -> str | None:
+        """Identity before the directory became a repository; None for any other source."""
+        if self.destination.source is not None or self.source.kind != "git":
+            return None
+        return directory_key(self.source.location)
 
     async def unregistered(self) -> RegisteredSource:
         """The source in the form in which it would be registered."""
@@ -152,10 +160,11 @@ class _Job:
 
     async def find(self) -> RegisteredSource | None:
         """Find the source; returns None if a sync would first register it or change its prefix."""
+        keys = await asyncio.to_thread(self.key), self.former_key()
         agent = self.destination.agent or ""
-        source_id = source_id_of(await asyncio.to_thread(self.key), agent)
-        sources = await self.store.sources.list(self.destination.project, agent)
-        source = next((source for source in sources if source.id == source_id), None)
+        listed = await self.store.sources.list(self.destination.project, agent)
+        sources = {source.key: source for source in listed if source.agent == agent}
+        source = next((sources[key] for key in keys if key in sources), None)
         if source is None or self.destination.prefix in (None, source.uri_prefix):
             return source
         return None if source.synced_at is None else await self.register()

@@ -2,9 +2,22 @@
 -- Another source of the agent that has the name.
 select id, name from sources where project_id = $1 and name = $2 and id <> $3 and agent = $4
 
+-- name: hand_over
+-- A source under a former key gets the current one, unless another source has that already.
+update sources
+set key = $4
+where
+    project_id = $1
+    and agent = $2
+    and key = $3
+    and not exists (select 1 from sources where project_id = $1 and agent = $2 and key = $4)
+
+-- name: id_of
+select id from sources where project_id = $1 and agent = $2 and key = $3
+
 -- name: register
 -- A source that has published something keeps its prefix. Its location may change, because a
--- checkout may move.
+-- checkout may move. No row if the id belongs to a source that was handed over.
 insert into sources as s (project_id, id, key, name, kind, location, uri_prefix, agent)
 values ($1, $2, $3, $4, $5, $6, coalesce($7, ''), $8)
 on conflict (project_id, id) do update
@@ -16,6 +29,7 @@ set
         when s.synced_at is null and s.state = '{}'::jsonb then coalesce($7, s.uri_prefix)
         else s.uri_prefix
     end
+where s.key = excluded.key
 returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent
 
 -- name: list

@@ -56,6 +56,23 @@ async def test_a_source_keeps_its_id_wherever_it_moves(sources: Sources) -> None
     assert await sources.list("beta") == []
 
 
+async def test_a_source_is_handed_over_to_another_key(sources: Sources) -> None:
+    """It keeps its id and prefix; the former key can't be used again, nor take over another."""
+    first = await registered(sources, uri_prefix="docs/")
+    taken = await sources.take(first, LEASE, 0)
+    await sources.finish(taken, {}, None)
+    change = {"key": "new", "name": "docs@1", "kind": "git", "former_key": first.key}
+    after = await registered(sources, **change)
+    assert (after.id, after.key, after.kind) == (first.id, "new", "git")
+    assert after.uri_prefix == "docs/"
+    assert await registered(sources, **change) == after
+    with pytest.raises(UsageError, match="belong to the repository that it was"):
+        await registered(sources)
+    other = await registered(sources, "other")
+    await registered(sources, **change | {"former_key": other.key})
+    assert {source.key for source in await sources.list("alpha")} == {"new", other.key}
+
+
 async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
     """Names of other sources and prefixes in use can't be changed by registering again."""
     await registered(sources, uri_prefix="refused/")

@@ -193,6 +193,26 @@ async def test_the_newer_checkout_of_a_repository_wins(
         assert counts(await syncs(new.path)) == (0, 2, 0)
 
 
+async def test_a_directory_that_becomes_a_repository_keeps_its_documents(
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
+) -> None:
+    """Equal documents are not published again; those that git does not track are deleted."""
+    write_files(
+        root, {"a.md": "The weir is low.", "b.md": "The sluice is shut.", "draft.md": "Not yet."}
+    )
+    async with headrace(redis_url, database):
+        assert counts(await syncs(root)) == (0, 3, 0)
+        repository = create_repository(root)
+        repository.write({".gitignore": "draft.md\n", "b.md": "The sluice is open."})
+        repository.commit()
+        steps = [(".gitignore", Reason.NEW), ("b.md", Reason.CHANGED), ("draft.md", Reason.DELETED)]
+        assert await syncs.preview(root) == steps
+        report = await syncs(root)
+        assert (counts(report), report.kind) == ((1, 2, 1), "git")
+        assert list((await syncs.uris()).values()) == [[".gitignore", "a.md", "b.md"]]
+        assert counts(await syncs(root)) == (3, 0, 0)
+
+
 @pytest.mark.parametrize("loss", ["FLUSHALL", "XTRIM", "documents"])
 async def test_what_was_lost_is_published_again(
     syncs: Syncs, redis: Redis, redis_url: str, database: FreshDatabase, root: Path, loss: str
