@@ -12,7 +12,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import pytest_timeout
 import structlog
+import uvloop
 from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
@@ -62,6 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if processes > 1:
         items[:] = long_first(items, processes)
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests in the event loop of the program, which takes a fifth less processor time."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,7 +14,8 @@ from gateway.sync.stall_detector import StallDetector
 from runtime.errors import ConfigurationError, Unavailable
 
 ALIVE = timedelta(seconds=1)
-NOW = timedelta()
+NOW = timedelta(milliseconds=-1)
+"""Below zero, because the clock of the event loop stands still within a turn."""
 
 
 @dataclass

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-import pytest_asyncio
 
 from bench.corpus import python_files, questions
 from processors.chunking import cut
@@ -30,7 +29,6 @@ from tests.support.bert import reference
 from tests.support.waiting import within
 
 Array = npt.NDArray[np.float32]
-shares_the_embedder = pytest.mark.asyncio(loop_scope="module")
 TEXTS = [
     "How do I open a file in Python?",
     "def read(path):\n    with open(path) as file:\n        return file.read()",
@@ -43,7 +41,7 @@ TEXTS = [
 _SAMPLED = 66
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def embedder() -> AsyncIterator[LocalEmbedder]:
     """Embedder shared by the tests of this module, because loading takes long."""
     embedder = LocalEmbedder()
@@ -129,7 +127,6 @@ async def test_several_threads_give_the_vectors_of_one() -> None:
     np.testing.assert_allclose((expected * together).sum(axis=1), 1, atol=1e-4)
 
 
-@shares_the_embedder
 async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalEmbedder) -> None:
     """A paraphrase has a clearly higher similarity than another subject."""
     texts = ["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."]
@@ -137,7 +134,6 @@ async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalE
     assert float(asked @ paraphrase) > float(asked @ other) + 0.3
 
 
-@shares_the_embedder
 async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> None:
     """A vector does not depend on order, padding or batching, and has unit length."""
     texts = [f"{'word ' * (index % 90)}number {index}" for index in range(150)]
@@ -150,7 +146,6 @@ async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> 
         assert float(alone @ together.vectors[index]) > 0.9995
 
 
-@shares_the_embedder
 async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
     """An empty list gives an empty array of the right width."""
     embeddings = await embedder.embed([], Urgency.BULK)
@@ -158,7 +153,6 @@ async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
     assert embeddings.tokens == 0
 
 
-@shares_the_embedder
 async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> None:
     """A query is embedded before a bulk batch that was started earlier has finished."""
     texts = ["some words to embed, again and again " * 10] * 100
@@ -169,7 +163,6 @@ async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> N
     assert len((await bulk).vectors) == 100
 
 
-@shares_the_embedder
 async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> None:
     """A cancelled batch stops computing, and the model still answers."""
     bulk = asyncio.create_task(embedder.embed(["words " * 250] * 3000, Urgency.BULK))
