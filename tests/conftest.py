@@ -21,14 +21,20 @@ import pytest
 import pytest_timeout
 import structlog
 import uvloop
-from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
-from tests.support.databases import Database, fresh_database, start_migrated, sync_writes
+from tests.support.databases import (
+    Database,
+    data_is_copied,
+    fresh_database,
+    start_migrated,
+    sync_writes,
+)
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.forked_services import services_are_forked
-from tests.support.forking import shared_fork_server
+from tests.support.forking import shared_by_run
 from tests.support.ordering import long_first
+from tests.support.streams import emptied
 from tests.support.waiting import patience
 
 _ROOM_BYTES = 4 * 2**30
@@ -51,11 +57,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the test processes of a run share one fork server."""
-    if config.getoption("numprocesses", None):
-        shared = ExitStack()
-        shared.enter_context(shared_fork_server())
-        config.add_cleanup(shared.close)
+    """Let the test processes of a run share one fork server and one prepared data directory."""
+    shared = ExitStack()
+    shared.enter_context(shared_by_run())
+    config.add_cleanup(shared.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,8 +100,11 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def forks() -> Iterator[None]:
-    """Fork the parsers of workers in a test's process, and the services that it starts."""
-    with parsers_are_forked(), services_are_forked():
+    """Fork the parsers of workers in a test's process, and the services that it starts.
+
+    The servers that it starts copy their data directory.
+    """
+    with parsers_are_forked(), services_are_forked(), data_is_copied():
         yield
 
 
@@ -158,7 +166,4 @@ def redis_server(servers_home: Path) -> Iterator[str]:
 @pytest.fixture
 async def redis_url(redis_server: str) -> str:
     """URL of a real, empty Redis."""
-    client = Redis.from_url(redis_server)
-    await client.flushall()
-    await client.aclose()
-    return redis_server
+    return await emptied(redis_server)

@@ -26,7 +26,13 @@ from events.names import GROUPS, Names, Topic
 from runtime import intervals
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.lifespan import OwnedTasks
-from tests.support.databases import fresh_database, start_migrated
+from tests.support.databases import (
+    Database,
+    data_is_copied,
+    fresh_database,
+    start_migrated,
+)
+from tests.support.forking import shared_by_run
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually
 
@@ -46,7 +52,7 @@ _PACKAGES = (
 _in_background = ContextVar("in_background", default=False)
 
 
-def files_of_one_change() -> list[str]:
+async def files_of_one_change(redis_url: str, database: Database) -> list[str]:
     """Source files that one small change passes, from its publication to its acknowledgement.
 
     A client publishes the change to real servers, and a worker with all roles in the same process
@@ -57,40 +63,21 @@ def files_of_one_change() -> list[str]:
     Imports, the process of the parser, benchmarks, migrations, the opening of connections and the
     tasks that a worker runs beside its agents (heartbeats, archiving and the like) don't count.
     """
+    files: set[str] = set()
+    caches_stay_filled = patch.object(intervals, "monotonic", lambda: 0.0)
     with (
-        tempfile.TemporaryDirectory(prefix="hr-") as home,
-        patch.dict(os.environ, HEADRACE_HOME=home),
+        caches_stay_filled,
+        _background_tasks_marked(),
+        _new_connections_marked(),
+        _Entered(files).everywhere() as entered,
     ):
-        return asyncio.run(_files(Path(home)))
-
-
-async def _files(home: Path) -> list[str]:
-    postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)
-    await start_migrated(postgres)
-    try:
-        redis_url = await redis.start()
-        files: set[str] = set()
-        caches_stay_filled = patch.object(intervals, "monotonic", lambda: 0.0)
-        with (
-            caches_stay_filled,
-            _background_tasks_marked(),
-            _new_connections_marked(),
-            _Entered(files).everywhere() as entered,
-        ):
-            async with (
-                fresh_database(postgres) as database,
-                headrace(redis_url, database) as worker,
-                Redis.from_url(redis_url) as observer,
-            ):
-                await worker.change("first.md", "# First\n\nIt creates the project.")
+        async with headrace(redis_url, database) as worker, Redis.from_url(redis_url) as observer:
+            await worker.change("first.md", "# First\n\nIt creates the project.")
+            await _acknowledged(observer)
+            with entered.recording():
+                await _publish(worker)
                 await _acknowledged(observer)
-                with entered.recording():
-                    await _publish(worker)
-                    await _acknowledged(observer)
-        return sorted(files)
-    finally:
-        await redis.stop()
-        await postgres.stop()
+    return sorted(files)
 
 
 async def _publish(worker: Headrace) -> None:
@@ -182,6 +169,20 @@ def _new_connections_marked() -> Iterator[None]:
         yield
 
 
+async def _files_on_own_servers() -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="hr-") as home:
+        postgres, redis = EmbeddedPostgres(Path(home)), EmbeddedRedis(Path(home))
+        with patch.dict(os.environ, HEADRACE_HOME=home), shared_by_run(), data_is_copied():
+            await start_migrated(postgres)
+            try:
+                redis_url = await redis.start()
+                async with fresh_database(postgres) as database:
+                    return await files_of_one_change(redis_url, database)
+            finally:
+                await redis.stop()
+                await postgres.stop()
+
+
 if __name__ == "__main__":
-    entered_files = files_of_one_change()
+    entered_files = asyncio.run(_files_on_own_servers())
     print(*entered_files, f"{len(entered_files)} files", sep="\n")  # noqa: T201

@@ -22,7 +22,6 @@ from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import HeadraceError
-from store.postgres.schema import upgrade
 from tests.chaos.journal import PROJECT, Journal
 from tests.support.databases import Database
 from tests.support.indexes import (
@@ -50,7 +49,6 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
     """Migrated server of one test."""
     server = EmbeddedPostgres(tmp_path, shared_buffers_mb=64)
     await server.start()
-    await upgrade(server.urls().owner)
     yield server
     await server.stop()
 

@@ -14,7 +14,6 @@ import pytest
 
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import Unavailable
-from store.postgres.schema import upgrade
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
@@ -82,10 +81,8 @@ async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
     """I1 to I5 hold after Postgres had no disk space, and the worker keeps running."""
     with small_disk(DISK_MB) as disk:
         server = EmbeddedPostgres(disk, shared_buffers_mb=32)
-        await server.start()
+        urls = await server.start()
         try:
-            urls = server.urls()
-            await upgrade(urls.owner)
             database = Database("headrace", urls.owner, urls.worker, urls.operator)
             async with chaos(seed, scenario="full disk", database=database) as run:
                 worker = await run.worker()

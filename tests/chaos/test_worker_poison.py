@@ -29,7 +29,7 @@ async def test_a_document_that_breaks_the_parser_dies_alone(chaos: Chaos, seed: 
     async with chaos(
         seed,
         scenario="documents that break the parser",
-        HEADRACE_CHUNKING_LIMITS=json.dumps({"timeout": "PT0.5S", "memory_bytes": 2**30}),
+        HEADRACE_CHUNKING_LIMITS=json.dumps({"timeout": "PT0.5S"}),
     ) as run:
         worker = await run.worker(chunkers="tests.support.faulty_chunkers")
         async with run.load.running(changes_per_second=60):

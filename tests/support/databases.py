@@ -1,24 +1,38 @@
-"""Fresh Postgres databases, cloned from a migrated one."""
+"""Fresh Postgres databases, cloned from a migrated one, and servers that begin with one.
+
+To create the data directory of a server and to migrate it takes seconds of processor time. So the
+first server of a run does it, and the others copy the result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import fcntl
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
+from unittest.mock import patch
 
 import asyncpg
 
 from runtime.embedded import EmbeddedPostgres
 from store.postgres.schema import upgrade
+from tests.support.forking import shared_directory
 from tests.support.waiting import eventually
 
 __all__ = [
     "TEMPLATE",
     "Database",
+    "copy_data",
     "create_database",
+    "data_is_copied",
     "distinguish",
     "fresh_database",
+    "new_database",
     "start_migrated",
     "sync_writes",
 ]
@@ -42,6 +56,64 @@ async def create_database(server: EmbeddedPostgres, name: str, template: str = "
     await _execute(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
 
 
+class _Initialized(EmbeddedPostgres):
+    """Server that creates its data directory, also where others copy theirs."""
+
+    _create_data_directory = EmbeddedPostgres._create_data_directory
+
+
+@contextmanager
+def data_is_copied(directory: Path | None = None) -> Iterator[None]:
+    """Let this process's embedded servers begin with a copy of the run's data directory.
+
+    Their database is migrated, and so is ``TEMPLATE``.
+
+    ``directory``: shared directory of the run; None for that of this process.
+    """
+
+    async def copied(server: EmbeddedPostgres, *_: object) -> None:
+        await copy_data(server._directory.parent, directory)
+
+    with patch.object(EmbeddedPostgres, "_create_data_directory", copied):
+        yield
+
+
+async def copy_data(home: Path, directory: Path | None = None) -> None:
+    """Lay out the data directory of a server in ``home`` whose databases are migrated.
+
+    ``directory``: shared directory of the run; None for that of this process.
+    """
+    source = await _prepared(directory or shared_directory())
+    target = home / "postgres" / "data"
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = target.with_name("draft-copy")
+    shutil.rmtree(draft, ignore_errors=True)
+    await asyncio.to_thread(subprocess.check_call, ["cp", "-a", str(source), str(draft)])
+    draft.rename(target)
+
+
+async def _prepared(directory: Path) -> Path:
+    """Data directory of a stopped server, made by the first process of the run that needs it."""
+    home, complete = directory / "servers", directory / "servers-complete"
+    with (directory / "servers-lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            shutil.rmtree(home, ignore_errors=True)
+            await _prepare(_Initialized(home))
+            complete.touch()
+    return home / "postgres" / "data"
+
+
+async def _prepare(server: EmbeddedPostgres) -> None:
+    urls = await server.start()
+    try:
+        await upgrade(urls.owner)
+        await create_database(server, TEMPLATE, "headrace")
+        await distinguish(server, TEMPLATE)
+    finally:
+        await server.stop()
+
+
 async def start_migrated(server: EmbeddedPostgres) -> None:
     """Start a server with the database that ``fresh_database`` clones.
 
@@ -50,9 +122,6 @@ async def start_migrated(server: EmbeddedPostgres) -> None:
     """
     await server.start()
     await sync_writes(server, on=False)
-    await create_database(server, TEMPLATE)
-    await upgrade(server.urls(TEMPLATE).owner)
-    await distinguish(server, TEMPLATE)
 
 
 async def sync_writes(server: EmbeddedPostgres, *, on: bool) -> None:
@@ -81,16 +150,28 @@ async def distinguish(server: EmbeddedPostgres, name: str) -> None:
 
 
 @asynccontextmanager
-async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
-    """Clone of the template, dropped at the end with all its connections."""
-    name = f"test_{next(_numbers)}"
-    await create_database(server, name, TEMPLATE)
-    urls = server.urls(name)
-    await _renew(urls.owner)
+async def fresh_database(
+    server: EmbeddedPostgres, template: str = TEMPLATE
+) -> AsyncIterator[Database]:
+    """Clone of a template, dropped at the end with all its connections.
+
+    A clone of ``TEMPLATE`` gets its own deployment id, others keep that of their template.
+    """
+    database = await new_database(server, template)
     try:
-        yield Database(name, urls.owner, urls.worker, urls.operator)
+        yield database
     finally:
-        await _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+        await _execute(server, f"DROP DATABASE {database.name} WITH (FORCE)")
+
+
+async def new_database(server: EmbeddedPostgres, template: str = TEMPLATE) -> Database:
+    """Clone of a template as ``fresh_database``, which stays."""
+    name = f"test_{next(_numbers)}"
+    await create_database(server, name, template)
+    urls = server.urls(name)
+    if template == TEMPLATE:
+        await _renew(urls.owner)
+    return Database(name, urls.owner, urls.worker, urls.operator)
 
 
 async def _renew(owner_url: str) -> None:

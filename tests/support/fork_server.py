@@ -22,20 +22,17 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from unittest.mock import patch
 
 import gateway.commands
 from gateway.main import run
 from processors.chunking.sandbox import child
-from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from processors.embedders.remote import provider
-from processors.wiring import foundation
 from tests.chaos.armed import arm_with
+from tests.support.databases import data_is_copied
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.forked_services import services_are_forked
 from tests.support.orders import LISTENING, PARSER, Order
@@ -171,20 +168,18 @@ def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> N
 
 
 def _run(order: Order, server: str) -> None:
-    """Run ``headrace`` as the order says; its parsers are forked from the server too."""
+    """Run ``headrace`` as the order says: its parsers are forked, the data of servers is copied."""
     if order.strike:
         point, *numbers = order.strike
         arm_with(point, *map(int, numbers))
     sys.argv[1:] = order.arguments
+    chunkers = {"chunkers": order.chunkers} if order.chunkers else {}
     with (
-        _chunkers(order.chunkers) if order.chunkers else parsers_are_forked(Path(server)),
+        parsers_are_forked(Path(server), **chunkers),
         services_are_forked(Path(server)),
+        data_is_copied(Path(server).parent),
     ):
         run()
-
-
-def _chunkers(module: str) -> AbstractContextManager[object]:
-    return patch.object(foundation, "ChunkingPool", partial(ChunkingPool, chunkers=module))
 
 
 def _detach(streams: Sequence[int], parent: int) -> None:

@@ -21,38 +21,45 @@ from runtime.settings import ChunkingLimits
 from tests.support.forking import Forked, fork, fork_server
 from tests.support.orders import PARSER, Order
 
-__all__ = ["parsers_are_forked"]
+__all__ = ["ForkedPool", "parsers_are_forked"]
 
 _ROOM_BYTES = ChunkingLimits().memory_bytes
 
 
-@contextmanager
-def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
-    """Fork the parsers of this process's workers and replays, which takes a tenth of a start.
+class ForkedPool(ChunkingPool):
+    """Pool whose parsers are forked, which takes a tenth of a start.
 
-    ``server``: socket of the fork server; None for that of this run.
+    A parser whose memory limit a test has lowered is started: a forked one begins with too much.
+
+    Args:
+        server: socket of the fork server; None for that of this run.
+        arguments, options: those of ``ChunkingPool``.
     """
 
-    class ForkedParsers(ChunkingPool):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            with patch.object(pool, "Parser", partial(_ForkedParser, server)):
-                super().__init__(*args, **kwargs)
+    def __init__(self, *arguments: Any, server: Path | None = None, **options: Any) -> None:
+        with patch.object(pool, "Parser", partial(_ForkedParser, server)):
+            super().__init__(*arguments, **options)
 
-    with patch.object(foundation, "ChunkingPool", ForkedParsers):
+
+@contextmanager
+def parsers_are_forked(server: Path | None = None, **options: Any) -> Iterator[None]:
+    """Fork the parsers of this process's workers and replays.
+
+    ``server``: socket of the fork server; None for that of this run. ``options`` of the pool.
+    """
+    forked = partial(ForkedPool, server=server, **options)
+    with patch.object(foundation, "ChunkingPool", forked):
         yield
 
 
 class _ForkedParser(Parser):
-    """Parser with a forked process, unless a test sets its memory limit or chunkers."""
-
     def __init__(self, server: Path | None, settings: ParserSettings) -> None:
         super().__init__(settings)
         self._server = server
 
     async def _spawn(self) -> Process:
         settings = self._settings
-        own = settings.chunkers != pool.CHUNKERS_MODULE or settings.memory_bytes < _ROOM_BYTES
-        if own:
+        if settings.memory_bytes < _ROOM_BYTES:
             return await super()._spawn()
         server = self._server
         if server is None:

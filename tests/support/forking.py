@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import fcntl
 import os
 import select
@@ -14,21 +13,29 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
 
 from tests.support.orders import LISTENING, Order
 
-__all__ = ["ROOT", "Forked", "fork", "fork_server", "forks_from", "shared_fork_server"]
+__all__ = [
+    "ROOT",
+    "Forked",
+    "fork",
+    "fork_server",
+    "forks_from",
+    "shared_by_run",
+    "shared_directory",
+]
 
 ROOT = Path(__file__).parents[2]
 _SERVER = Path("tests", "support", "fork_server.py")
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.005
-_SHARED = "TESTS_FORK_SERVER"
-"""Variable with the directory of the server that the processes of one run share."""
+_SHARED = "TESTS_SHARED_DIRECTORY"
+"""Variable with the directory of what the processes of one run share."""
 _PROVIDERS = "providers"
 _starting = threading.Lock()
 _servers: list[subprocess.Popen[bytes]] = []
@@ -94,40 +101,40 @@ def _line(client: socket.socket) -> int:
     return int(text)
 
 
-def fork_server() -> Path:
-    """Socket of this tree's fork server, started by the first call.
-
-    It ends with this process, or with the run if the processes of a run share it.
-    """
-    with _starting:
-        return _own_or_shared_server()
-
-
-@cache
-def _own_or_shared_server() -> Path:
-    if shared := os.environ.get(_SHARED):
-        return _shared_server(Path(shared))
-    servers = ExitStack()
-    atexit.register(servers.close)
-    return servers.enter_context(forks_from(ROOT, _PROVIDERS))
-
-
 @contextmanager
-def shared_fork_server() -> Iterator[None]:
-    """Let this process and its children share one fork server, which ends with the context.
+def shared_by_run() -> Iterator[None]:
+    """Give this process and its children a directory of what they share; it ends with the context.
 
-    It costs as much as a hundred tests, and so does not start before it is needed.
+    Nothing is in it before it is needed: the fork server costs as much as a hundred tests.
     """
+    if _SHARED in os.environ:
+        yield
+        return
     with tempfile.TemporaryDirectory(prefix="hr-") as directory:
         life = Path(directory) / "life"
         os.mkfifo(life)
-        end = os.open(life, os.O_RDWR)  # the server ends once nothing can write to it
+        end = os.open(life, os.O_RDWR)  # the fork server ends once nothing can write to it
         os.environ[_SHARED] = directory
         try:
             yield
         finally:
             del os.environ[_SHARED]
             os.close(end)
+
+
+def shared_directory() -> Path:
+    """Directory of what the processes of a run share."""
+    return Path(os.environ[_SHARED])
+
+
+@cache
+def fork_server() -> Path:
+    """Socket of this tree's fork server, which the processes of a run share.
+
+    The first call starts it, and it ends with the run.
+    """
+    with _starting:
+        return _shared_server(shared_directory())
 
 
 def _shared_server(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Typed reading of streams in tests."""
+"""Typed reading of streams in tests, and an empty Redis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from redis.asyncio import Redis
 
 from events.streams.entries import Entry, entries_of
 
-__all__ = ["read_group", "read_stream"]
+__all__ = ["emptied", "read_group", "read_stream"]
+
+
+async def emptied(redis_url: str) -> str:
+    """Empty the server; returns its URL."""
+    async with Redis.from_url(redis_url) as client:
+        await client.flushall()
+    return redis_url
 
 
 async def read_stream(redis: Redis, key: str) -> list[Entry]:

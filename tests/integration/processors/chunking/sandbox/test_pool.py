@@ -18,10 +18,14 @@ from processors.chunking import Boundaries, Cut, Source
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
+from runtime.settings import ChunkingLimits
+from tests.support.forked_parsers import ForkedPool
 from tests.support.waiting import eventually
 
 LIMIT_TOKENS = 254
+TIMEOUT = timedelta(milliseconds=500)
 MEMORY_BYTES = 2**30
+FORKED_BYTES = ChunkingLimits().memory_bytes
 PARSER = "processors.chunking.sandbox.child"
 FAULTS = "tests.support.faulty_chunkers"
 
@@ -53,8 +57,15 @@ def environment_of(pid: int) -> bytes:
 
 @pytest.fixture
 async def pool() -> AsyncIterator[ChunkingPool]:
-    timeout = timedelta(milliseconds=500)
-    async with ChunkingPool(1, timeout, MEMORY_BYTES, tokenizer_path(None), FAULTS) as started:
+    """Pool whose parser is a child of this process, started as a worker does it."""
+    async with ChunkingPool(1, TIMEOUT, MEMORY_BYTES, tokenizer_path(None), FAULTS) as started:
+        yield started
+
+
+@pytest.fixture
+async def forked() -> AsyncIterator[ChunkingPool]:
+    """Pool whose parser is replaced quickly."""
+    async with ForkedPool(1, TIMEOUT, FORKED_BYTES, tokenizer_path(None), FAULTS) as started:
         yield started
 
 
@@ -106,11 +117,11 @@ async def test_a_parser_asks_for_distances_and_cuts_by_them(pool: ChunkingPool) 
     ],
 )
 async def test_only_the_guilty_document_fails(
-    pool: ChunkingPool, fault: str, kind_of_error: type[Poison], words: str
+    forked: ChunkingPool, fault: str, kind_of_error: type[Poison], words: str
 ) -> None:
     """A document that breaks its parser fails with a reason; its neighbours are chunked."""
     sources = [document(), document(), document(fault), document(), document()]
-    outcome = await results(pool, sources)
+    outcome = await results(forked, sources)
     error = outcome[2]
     assert isinstance(error, kind_of_error)
     assert words in str(error)
@@ -125,16 +136,16 @@ async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) ->
     assert not isinstance(outcome, Poison)
 
 
-async def test_a_busy_machine_condemns_nothing(pool: ChunkingPool) -> None:
+async def test_a_busy_machine_condemns_nothing(forked: ChunkingPool) -> None:
     """The time limit counts processor time, so a slow machine fails no document."""
-    (outcome,) = await results(pool, [Source("faulty/dawdle.txt", "slow\n", "text")])
+    (outcome,) = await results(forked, [Source("faulty/dawdle.txt", "slow\n", "text")])
     assert not isinstance(outcome, Poison)
 
 
-async def test_many_broken_documents_in_one_batch(pool: ChunkingPool) -> None:
+async def test_many_broken_documents_in_one_batch(forked: ChunkingPool) -> None:
     """Each crash is attributed to its own document."""
     kinds = ["crash", "text", "crash", "crash", "text", "crash"]
-    outcome = await results(pool, [document(kind) for kind in kinds])
+    outcome = await results(forked, [document(kind) for kind in kinds])
     assert [isinstance(one, Poison) for one in outcome] == [kind == "crash" for kind in kinds]
 
 
@@ -149,9 +160,9 @@ async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> Non
     assert children() == before
 
 
-async def test_the_loop_runs_on_while_a_document_hangs(pool: ChunkingPool) -> None:
+async def test_the_loop_runs_on_while_a_document_hangs(forked: ChunkingPool) -> None:
     """The event loop runs while a parser hangs."""
-    task = asyncio.create_task(results(pool, [document("spin")]))
+    task = asyncio.create_task(results(forked, [document("spin")]))
     turns = 0
     while not task.done():
         await asyncio.sleep(0.01)
@@ -160,15 +171,15 @@ async def test_the_loop_runs_on_while_a_document_hangs(pool: ChunkingPool) -> No
     assert isinstance((await task)[0], LimitExceeded)
 
 
-async def test_a_cancelled_batch_leaves_the_pool_usable(pool: ChunkingPool) -> None:
+async def test_a_cancelled_batch_leaves_the_pool_usable(forked: ChunkingPool) -> None:
     """The batch after a cancelled one gets its own results."""
-    task = asyncio.create_task(results(pool, [document("sleep"), document(content="old\n")]))
+    task = asyncio.create_task(results(forked, [document("sleep"), document(content="old\n")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    outcome = await results(pool, [document(content="new\n")])
+    outcome = await results(forked, [document(content="new\n")])
     assert not isinstance(outcome[0], Poison)
     assert outcome[0].chunks[0].content == "new"
 
