@@ -15,7 +15,7 @@ from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
 from store.postgres.locks import replay_lock
 from tests.support.databases import Database
-from tests.support.doctors import LEASE, SETTLE, examine, finding_names, indexed
+from tests.support.doctors import LEASE, SETTLE, Indexed, examine, finding_names
 from tests.support.drifts import DRIFTS
 from tests.support.replays import HASHING, Struck, damage, generation_states, replay, rows, struck
 from tests.support.running import headrace
@@ -24,11 +24,19 @@ LARGE = "\n".join(f"# Part {n}\n\n{f'river{n} weir ' * 65}\n" for n in range(280
 
 
 @pytest.fixture
+def database(indexed_database: Database) -> Database:
+    """Database of the index."""
+    return indexed_database
+
+
+@pytest.fixture
 async def opened(
-    redis_url: str, database: Database, tmp_path: Path
+    indexed: Indexed, redis_url: str, database: Database, tmp_path: Path
 ) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor; generations of more than two vectors get an index."""
-    async with indexed(redis_url, database, tmp_path, vector_search={"exact_chunks": 2}) as opened:
+    async with indexed.opened(
+        redis_url, database, tmp_path, vector_search={"exact_chunks": 2}
+    ) as opened:
         yield opened
 
 

@@ -18,18 +18,24 @@ from processors.doctor.stream_snapshot import INDEXER
 from processors.wiring.operator_tools import OperatorTools
 from tests.support.archives import flip
 from tests.support.databases import Database
-from tests.support.doctors import examine, finding_names, forget_archive, indexed
+from tests.support.doctors import Indexed, examine, finding_names, forget_archive
 from tests.support.replays import damage, rows
 
 LIVE = Topic.CHANGED_LIVE
 
 
 @pytest.fixture
+def database(indexed_database: Database) -> Database:
+    """Database of the index."""
+    return indexed_database
+
+
+@pytest.fixture
 async def opened(
-    redis_url: str, database: Database, tmp_path: Path
+    indexed: Indexed, redis_url: str, database: Database, tmp_path: Path
 ) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor."""
-    async with indexed(redis_url, database, tmp_path) as opened:
+    async with indexed.opened(redis_url, database, tmp_path) as opened:
         yield opened
 
 
