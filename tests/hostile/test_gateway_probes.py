@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -25,13 +24,15 @@ from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged
 from gateway.auth.callers import Right
 from gateway.http.openapi import Operation, operations
+from runtime.embedded import EmbeddedPostgres
 from store.generations.catalog import Projects
 from store.keys.api_keys import ApiKey, ApiKeyRegister
-from tests.support.databases import Database
+from tests.support.databases import fresh_database
 from tests.support.gateways import ALL_RIGHTS, Gateway, gateway
 from tests.support.hostile_values import CONTROLS, INJECTIONS, VALUES
 from tests.support.hostile_worker import Suspect, hostile_worker
 from tests.support.running import PATIENCE
+from tests.support.streams import emptied
 from tests.support.tally import Record
 from tests.support.waiting import eventually
 from tests.support.writes import RECIPE, opened
@@ -176,17 +177,25 @@ def document(project: str, number: int, words: str, **fields: Any) -> DocumentCh
     return DocumentChanged(data=change)
 
 
-@pytest.fixture
-async def probed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Field]:
+@pytest.fixture(scope="module")
+async def deployed(
+    redis_server: str,
+    postgres_server: EmbeddedPostgres,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Field]:
     """A worker, a gateway, and documents of two projects and of an agent."""
+    home = tmp_path_factory.mktemp("probed")
     changes = [
         *(document(MINE, number, OWN) for number in range(5)),
         *(document(THEIRS, number, f"{HANDLES[0]} {SECRETS[0]}") for number in range(5)),
         *(document(MINE, n, f"{HANDLES[1]} {SECRETS[1]}", agent="ann") for n in range(5, 10)),
     ]
+    await emptied(redis_server)
+    settings = {"home": home, "gateway": {"streams": 256}}
     async with (
-        hostile_worker(redis_url, database, tmp_path / "home") as suspect,
-        gateway(redis_url, database, operator=True, gateway={"streams": 256}) as served,
+        fresh_database(postgres_server) as database,
+        hostile_worker(redis_server, database, home) as suspect,
+        gateway(redis_server, database, operator=True, **settings) as served,
     ):
         receipts: list[Receipt] = await suspect.client.publish_many(changes)
         await suspect.client.wait(receipts, PATIENCE, vectors=True)
@@ -203,6 +212,21 @@ async def probed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIte
         async with opened(database.operator_url) as operator:
             await ApiKeyRegister(operator, Projects(operator, RECIPE)).retire(retired.id)
         yield Field(served, suspect, suspect.redis, keys, receipts[5].token, receipts[10].token)
+
+
+@pytest.fixture
+async def probed(deployed: Field) -> AsyncIterator[Field]:
+    """The deployment, which the tests of this module share: what one leaves harms no other."""
+    deployed.shown = 0
+    yield deployed
+    await forget_failures(deployed)
+    await eventually(lambda: not deployed.suspect.defects(), "no defects")
+
+
+async def forget_failures(probed: Field) -> None:
+    """Forget requests with wrong keys, so that valid keys can be looked up again."""
+    async for key in probed.redis.scan_iter("*failures*"):
+        await probed.redis.delete(key)
 
 
 @asynccontextmanager
@@ -680,13 +704,11 @@ async def test_no_wrong_key_opens_anything(probed: Field, record: Record) -> Non
     found = [one for one in await routes(probed) if not one.is_open]
     probes = [replace(example(operation, "key"), key=key) for operation in found for key in wrong]
     probes += [replace(_call("list", {}, key), key=key) for key in wrong]
-    async with no_change_of_theirs(probed), AsyncExitStack():
+    async with no_change_of_theirs(probed):
         results = await run(probed, probes)
-        limited = [key async for key in probed.redis.scan_iter("*failures*")]
-        await probed.redis.delete(*limited)  # so that valid keys can be looked up again
+        await forget_failures(probed)
     assert set(results) == {"refused with 401", "refused with 429"}, results
     record("requests with a wrong key", results)
-    await eventually(lambda: not probed.suspect.defects(), "no defects")
 
 
 def _streams(project: str) -> Iterator[Probe]:

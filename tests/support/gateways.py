@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,37 +18,45 @@ from gateway.http.connections import server_config
 from gateway.http.services import Services
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.recipes import recipe_of
+from runtime.embedded import EmbeddedPostgres
 from runtime.settings import Settings
 from store.generations.catalog import Projects
 from store.keys.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.postgres.pool import Database as Pool
-from tests.support.databases import Database
+from tests.support.databases import Database, fresh_database
+from tests.support.running import headrace
+from tests.support.streams import emptied
 from tests.support.waiting import eventually
 
-__all__ = ["ALL_RIGHTS", "Gateway", "gateway"]
+__all__ = ["ALL_RIGHTS", "Gateway", "deployment", "gateway"]
 
 ALL_RIGHTS = frozenset({Right.ASK, Right.READ, Right.PUBLISH})
 
 
 class Gateway:
-    """A running gateway; ``url`` is its address."""
+    """A running gateway; ``url`` is its address, and ``project`` is the one that tests use."""
 
     def __init__(self, url: str, services: Services, operator: Pool) -> None:
         self.url = url
         self.services = services
+        self.project = "docs"
         self._operator = operator
         self._recipe = recipe_of(services.settings)
 
     async def key(
         self,
-        project: str | None = "docs",
+        project: str | None = "",
         *,
         rights: Collection[Right] = ALL_RIGHTS,
         agent: str | None = None,
         **properties: Any,
     ) -> str:
-        """Add an API key, and return its text."""
+        """Add an API key, and return its text.
+
+        ``project``: empty for that of the tests; None for all.
+        """
         key = ApiKey.new()
+        project = self.project if project == "" else project
         names = frozenset(right.value for right in rights)
         await ApiKeyRegister(self._operator, Projects(self._operator, self._recipe)).add(
             key, NewApiKey(project, names, agent=agent, **properties)
@@ -56,9 +65,10 @@ class Gateway:
 
     @asynccontextmanager
     async def client(
-        self, project: str | None = "docs", **properties: Any
+        self, project: str | None = "", **properties: Any
     ) -> AsyncIterator[httpx2.AsyncClient]:
-        """Client with a new API key; paths are relative to the project."""
+        """Client with a new API key, for a project as ``key``; paths are relative to it."""
+        project = self.project if project == "" else project
         key = await self.key(project, **properties)
         path = f"/v1/projects/{project}/" if project else "/"
         headers = {"Authorization": f"Bearer {key}"}
@@ -87,6 +97,23 @@ async def gateway(
                 await register.close()
                 server.should_exit = True
                 await serving
+
+
+@asynccontextmanager
+async def deployment(
+    redis_url: str, server: EmbeddedPostgres, home: Path
+) -> AsyncIterator[Gateway]:
+    """Empty the servers, and run a worker and a gateway that tests share.
+
+    Each test then takes a new ``project``.
+    """
+    await emptied(redis_url)
+    async with (
+        fresh_database(server) as database,
+        headrace(redis_url, database, home=home),
+        gateway(redis_url, database, home=home) as running,
+    ):
+        yield running
 
 
 class _Server(uvicorn.Server):

@@ -217,7 +217,7 @@ async def test_a_put_without_a_wait_has_a_receipt(docs: AsyncProject) -> None:
 
 async def test_a_private_document_is_put_by_its_agent(served: Gateway, docs: AsyncProject) -> None:
     async with AsyncHeadrace(served.url, await served.key(agent="ann")) as client:
-        mine = client.project("docs")
+        mine = client.project(served.project)
         put = await mine.put("diary.md", HERONS, private=True, wait=WAIT)
         assert put.outcome is not None
         assert put.outcome.agent == "ann"
@@ -257,7 +257,7 @@ async def test_the_outcomes_of_changes_follow(served: Gateway, docs: AsyncProjec
         async with docs.follow(prefix="birds/") as outcomes:
             assert outcomes.position is not None
             await docs.upsert("notes.md", "A note.")
-            theirs = other.project("docs")
+            theirs = other.project(served.project)
             receipt = await theirs.upsert("birds/herons.md", HERONS, lane=Lane.BULK)
             indexed = await anext(outcomes)
             position = outcomes.position
@@ -354,7 +354,7 @@ async def test_a_key_decides_what_its_holder_may_do(served: Gateway) -> None:
     reader = await served.key(rights=[Right.READ])
     async with AsyncHeadrace(served.url, reader) as client:
         with pytest.raises(Forbidden):
-            await client.project("docs").upsert("herons.md", HERONS)
+            await client.project(served.project).upsert("herons.md", HERONS)
         with pytest.raises(UnknownProject):
             await client.project("secrets").summary()
     async with AsyncHeadrace(served.url, "hr_00000000_wrong") as client:
@@ -364,7 +364,7 @@ async def test_a_key_decides_what_its_holder_may_do(served: Gateway) -> None:
 
 async def test_an_agent_keeps_private_documents(served: Gateway, docs: AsyncProject) -> None:
     async with AsyncHeadrace(served.url, await served.key(agent="ann")) as client:
-        mine = client.project("docs")
+        mine = client.project(served.project)
         receipt = await mine.upsert("diary.md", HERONS, agent="ann")
         assert len(await mine.ask("herons", min_event=receipt, timeout=WAIT)) == 1
     assert len(await docs.ask("herons", timeout=WAIT)) == 0
@@ -374,11 +374,11 @@ async def test_an_agent_keeps_private_documents(served: Gateway, docs: AsyncProj
 
 async def test_one_client_serves_many_threads(served: Gateway, key: str) -> None:
     with Headrace(served.url, key) as client:
-        docs = client.project("docs")
+        docs = client.project(served.project)
         receipts = await asyncio.gather(
             *(asyncio.to_thread(docs.upsert, f"{number}.md", "Herons.") for number in range(16))
         )
         handled = await asyncio.to_thread(docs.wait, receipts, WAIT)
         assert {change.state for change in handled.values()} == {"indexed"}
         projects = await asyncio.to_thread(client.projects)
-        assert [project.project for project in projects] == ["docs"]
+        assert [project.project for project in projects] == [served.project]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -35,6 +35,7 @@ ATTEMPT = timedelta(seconds=6)
 DEADLINE = timedelta(seconds=90)
 PUBLISHED = b"/changes"
 LOG = (Topic.CHANGED_LIVE, Topic.CHANGED_BULK)
+Published = Callable[[], Awaitable[int]]
 
 
 @pytest.fixture
@@ -53,16 +54,26 @@ async def front(served: Gateway) -> AsyncIterator[Front]:
 async def project(served: Gateway, url: str) -> AsyncIterator[AsyncProject]:
     key = await served.key()
     async with AsyncHeadrace(url, key, deadline=DEADLINE, attempt_timeout=ATTEMPT) as client:
-        yield client.project("docs")
+        yield client.project(served.project)
 
 
-async def events_in(redis_url: str) -> int:
-    """Number of changes that were ever added to the log."""
+@pytest.fixture
+async def published(redis_server: str, served: Gateway) -> AsyncIterator[Published]:
+    """Function that counts the changes that were added to the log since the test began."""
     names = Names()
-    async with Redis.from_url(redis_url) as redis:
-        lengths = [await redis.xlen(names.stream(topic)) for topic in LOG]
-        trimmed = await redis.hvals(names.trimmed(0))
-    return sum(lengths) + sum(map(int, trimmed))
+    async with Redis.from_url(redis_server) as redis:
+
+        async def added() -> int:
+            lengths = [await redis.xlen(names.stream(topic)) for topic in LOG]
+            trimmed = await redis.hvals(names.trimmed(0))
+            return sum(lengths) + sum(map(int, trimmed))
+
+        before = await added()
+
+        async def since() -> int:
+            return await added() - before
+
+        yield since
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,7 @@ async def events_in(redis_url: str) -> int:
     ],
 )
 async def test_a_change_is_one_event_on_a_network_that_fails(
-    served: Gateway, proxy: Proxy, redis_url: str, fault: Fault, way: Way
+    served: Gateway, proxy: Proxy, published: Published, fault: Fault, way: Way
 ) -> None:
     """The request, or the response of a request that was handled, is lost twice."""
     async with project(served, proxy.url) as docs:
@@ -84,11 +95,11 @@ async def test_a_change_is_one_event_on_a_network_that_fails(
         receipt = await docs.upsert("herons.md", HERONS)
         assert trap.struck == 2
         assert (await docs.wait([receipt], WAIT))[receipt.token].state == "indexed"
-    assert await events_in(redis_url) == 1
+    assert await published() == 1
 
 
 async def test_a_change_is_one_event_after_a_stall(
-    served: Gateway, proxy: Proxy, redis_url: str
+    served: Gateway, proxy: Proxy, published: Published
 ) -> None:
     """The network stalls for longer than an attempt, and then delivers what it held."""
     async with project(served, proxy.url) as docs:
@@ -98,13 +109,13 @@ async def test_a_change_is_one_event_after_a_stall(
         proxy.heal()
         receipt = await publishing
         assert (await docs.wait([receipt], WAIT))[receipt.token].state == "indexed"
-    assert await events_in(redis_url) == 1
+    assert await published() == 1
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "handled"])
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_a_change_is_one_event_behind_a_load_balancer_that_fails(
-    served: Gateway, front: Front, redis_url: str, status: int, after: bool
+    served: Gateway, front: Front, published: Published, status: int, after: bool
 ) -> None:
     refusal = Refusal(status, {"Retry-After": "0"}, after=after)
     front.refuse(refusal, refusal, refusal)
@@ -114,26 +125,26 @@ async def test_a_change_is_one_event_behind_a_load_balancer_that_fails(
         assert len(front.requests) == 4
         assert len({request.headers["x-request-id"] for request in front.requests}) == 1
         await docs.wait([receipt], WAIT)
-    assert await events_in(redis_url) == 1
+    assert await published() == 1
 
 
 async def test_the_blocking_client_retries_too(
-    served: Gateway, front: Front, redis_url: str, key: str
+    served: Gateway, front: Front, published: Published, key: str
 ) -> None:
     front.refuse(Refusal(503, after=True), Refusal(502))
 
     def publish() -> Receipt:
         with Headrace(front.url, key, deadline=DEADLINE) as client:
-            return client.project("docs").upsert("herons.md", HERONS)
+            return client.project(served.project).upsert("herons.md", HERONS)
 
     receipt = await asyncio.to_thread(publish)
     assert receipt.duplicate
     assert len(front.requests) == 3
-    assert await events_in(redis_url) == 1
+    assert await published() == 1
 
 
 async def test_a_batch_is_published_once_on_a_network_that_fails(
-    served: Gateway, proxy: Proxy, redis_url: str
+    served: Gateway, proxy: Proxy, published: Published
 ) -> None:
     async with project(served, proxy.url) as docs:
         trap = proxy.trap(Way.TO_CLIENT, b"receipts", Fault.RESET, times=2)
@@ -143,7 +154,7 @@ async def test_a_batch_is_published_once_on_a_network_that_fails(
         assert trap.struck == 2
         [*_, last] = [state async for state in batch.follow(patience=WAIT)]
         assert (last.indexed, last.waiting) == (400, 0)
-    assert await events_in(redis_url) == 400
+    assert await published() == 400
 
 
 async def test_a_question_is_answered_on_a_network_that_fails(
@@ -156,18 +167,18 @@ async def test_a_question_is_answered_on_a_network_that_fails(
 
 
 async def test_a_put_document_is_one_event_behind_a_load_balancer_that_fails(
-    served: Gateway, front: Front, redis_url: str
+    served: Gateway, front: Front, published: Published
 ) -> None:
     front.refuse(Refusal(502), Refusal(503, after=True))
     async with project(served, front.url) as docs:
         put = await docs.put("herons.md", HERONS, wait=OUTCOME)
     assert put.outcome is not None
     assert len(front.requests) == 3
-    assert await events_in(redis_url) == 1
+    assert await published() == 1
 
 
 async def test_a_move_succeeds_although_an_earlier_attempt_has_moved_it(
-    served: Gateway, front: Front, redis_url: str
+    served: Gateway, front: Front, published: Published
 ) -> None:
     """The second attempt does not find the old uri, and yet has the receipt of the first."""
     async with project(served, front.url) as docs:
@@ -178,7 +189,7 @@ async def test_a_move_succeeds_although_an_earlier_attempt_has_moved_it(
         assert moved.outcome is not None
         with pytest.raises(NotFound):
             await docs.move("birds.md", "herons.md")
-    assert await events_in(redis_url) == 2
+    assert await published() == 2
 
 
 async def test_outcomes_follow_once_over_lost_connections(served: Gateway, proxy: Proxy) -> None:
@@ -218,14 +229,14 @@ async def test_a_stream_is_refused_until_the_deadline(served: Gateway, front: Fr
     assert len(front.requests) == 2
 
 
-async def test_the_rate_of_a_key_is_obeyed(served: Gateway, redis_url: str) -> None:
+async def test_the_rate_of_a_key_is_obeyed(served: Gateway, published: Published) -> None:
     """The gateway itself refuses, and says when the rate is restored."""
     key = await served.key(requests_per_minute=60)
     async with AsyncHeadrace(served.url, key, deadline=DEADLINE) as client:
-        docs = client.project("docs")
+        docs = client.project(served.project)
         receipts = [await docs.upsert(f"{number}.md", HERONS) for number in range(62)]
     assert {receipt.duplicate for receipt in receipts} == {False}
-    assert await events_in(redis_url) == 62
+    assert await published() == 62
 
 
 REFUSALS = {
