@@ -14,7 +14,7 @@ from tests.chaos.fleet import Worker
 from tests.chaos.load import PROJECTS
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
-from tests.chaos.versions import NEXT, OLD, NextVersion, contracting, expanding
+from tests.chaos.versions import NEXT, OLD, NextVersion, next_version
 from tests.support.waiting import eventually
 
 SOME = 20
@@ -23,34 +23,27 @@ WORKERS = 2
 
 
 @pytest.fixture(scope="module")
-def expanded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
-    """Next version, with a migration that the current version can work beside."""
-    with expanding(tmp_path_factory.mktemp("expanding")) as version:
-        yield version
-
-
-@pytest.fixture(scope="module")
-def contracted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
-    """Next version, with a migration that excludes the current version."""
-    with contracting(tmp_path_factory.mktemp("contracting")) as version:
+def following(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
+    """Next version, whose workers are forked from one server for both tests."""
+    with next_version(tmp_path_factory.mktemp("next")) as version:
         yield version
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_workers_are_replaced_one_by_one(
-    chaos: Chaos, expanded: NextVersion, seed: int
+    chaos: Chaos, following: NextVersion, seed: int
 ) -> None:
     """No question fails and no change is lost while workers are replaced after a migration."""
     async with chaos(seed, scenario="a rolling upgrade") as run:
         old = [await run.worker() for _ in range(WORKERS)]
         await _begin(run)
         async with run.load.running():
-            await expanded.migrate(run.environment)
+            await following.migrate(run.environment, excludes_old=False)
             await _more_noted(run, OLD)
             old[0] = await _restarted(run, old[0])
             for worker in old:
                 await worker.stop()
-                await expanded.worker(run)
+                await following.worker(run)
                 await _more_noted(run, NEXT)
         await run.answered()
         await run.verify()
@@ -61,7 +54,7 @@ async def test_workers_are_replaced_one_by_one(
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_workers_that_a_migration_shuts_out_end(
-    chaos: Chaos, contracted: NextVersion, seed: int
+    chaos: Chaos, following: NextVersion, seed: int
 ) -> None:
     """Excluded workers end with a one-line error, and the next version finishes their work."""
     async with chaos(
@@ -73,19 +66,19 @@ async def test_workers_that_a_migration_shuts_out_end(
         old = await run.worker()
         await _begin(run)
         async with run.load.running():
-            await contracted.migrate(run.environment)
+            await following.migrate(run.environment, excludes_old=True)
             await old.ended()
             refused = await run.worker(ready=False)
             await refused.ended()
-            await contracted.worker(run)
+            await following.worker(run)
             await _more_noted(run, NEXT)
         await run.answered()
         await run.verify()
     for worker in (old, refused):
         assert worker.exit_code == 1
         assert worker.log.read_text().splitlines()[-1] == (
-            f"headrace: the database schema is at revision {contracted.revision}, which needs a "
-            f"version that knows {contracted.revision}, and this one ends at {head_revision()}; "
+            f"headrace: the database schema is at revision {following.revision}, which needs a "
+            f"version that knows {following.revision}, and this one ends at {head_revision()}; "
             "upgrade headrace"
         )
     assert len(refused.log.read_text().splitlines()) == 1

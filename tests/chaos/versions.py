@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +11,9 @@ from pathlib import Path
 from store.postgres.revision import head_revision
 from tests.chaos.fleet import Fleet, Worker, fleet
 from tests.chaos.runs import Run
-from tests.support.waiting import within
+from tests.support.cli import Command
 
-__all__ = ["NEXT", "OLD", "NextVersion", "contracting", "expanding"]
+__all__ = ["NEXT", "OLD", "NextVersion", "next_version"]
 
 OLD, NEXT = "headrace", "headrace-next"
 """Name of each version as the source of its events and in the new column."""
@@ -52,22 +49,28 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class NextVersion:
-    """Version with its migration's ``revision`` and a ``fleet`` of its workers."""
+    """Version with the schema's next ``revision``, and a ``fleet`` of its workers."""
 
     revision: str
     fleet: Fleet
 
-    async def migrate(self, environment: Mapping[str, str]) -> None:
-        """Run its `headrace migrate`."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gateway.main", "migrate"),
-            env={**os.environ, "PYTHONPATH": str(self.fleet.root), **environment},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+    async def migrate(self, environment: Mapping[str, str], *, excludes_old: bool) -> None:
+        """Run its `headrace migrate`.
+
+        ``excludes_old``: the new column has no default, and so the previous code, which does not
+        know it, may no longer work. With a default it may.
+        """
+        if excludes_old:
+            _write_migration(self.fleet.root, self.revision, _ADD, _REQUIRE)
+        else:
+            _write_migration(self.fleet.root, head_revision(), _ADD)
+        command = await Command.start(
+            "migrate",
+            environment={"PYTHONPATH": str(self.fleet.root), **environment},
+            server=self.fleet.socket,
         )
-        async with within(_SECONDS):
-            output, _ = await process.communicate()
-        assert f"at revision {self.revision}\n" in output.decode(), output.decode()
+        result = await command.result(_SECONDS)
+        assert f"at revision {self.revision}\n" in result.stdout, result
 
     async def worker(self, run: Run) -> Worker:
         """Start a worker of this version in a run."""
@@ -77,31 +80,23 @@ class NextVersion:
 
 
 @contextmanager
-def expanding(directory: Path) -> Iterator[NextVersion]:
-    """Version whose migration allows the previous code: the new column has a default."""
-    with _version(directory, head_revision(), _ADD) as version:
-        yield version
-
-
-@contextmanager
-def contracting(directory: Path) -> Iterator[NextVersion]:
-    """Version whose migration excludes the previous code, which does not know the new column."""
-    with _version(directory, _REVISION, _ADD, _REQUIRE) as version:
-        yield version
-
-
-@contextmanager
-def _version(directory: Path, oldest_code: str, *statements: str) -> Iterator[NextVersion]:
+def next_version(directory: Path) -> Iterator[NextVersion]:
+    """Next version of this tree, below ``directory``."""
     root = directory / "next"
     shutil.copytree(_ROOT, root, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-    migration = root / "migrations" / "versions" / f"{_REVISION}_next"
-    migration.with_suffix(".sql").write_text("\n\n".join(statements))
-    migration.with_suffix(".py").write_text(
-        _MIGRATION.format(revision=_REVISION, before=head_revision(), oldest_code=oldest_code)
-    )
     for name, old, new in _EDITS:
         source = (root / name).read_text()
         assert source.count(old) == 1, f"{name} doesn't hold what the next version changes"
         (root / name).write_text(source.replace(old, new))
+    _write_migration(root, head_revision(), _ADD)
     with fleet(root) as its:
         yield NextVersion(_REVISION, its)
+
+
+def _write_migration(root: Path, oldest_code: str, *statements: str) -> None:
+    migration = root / "migrations" / "versions" / f"{_REVISION}_next"
+    shutil.rmtree(migration.parent / "__pycache__", ignore_errors=True)
+    migration.with_suffix(".sql").write_text("\n\n".join(statements))
+    migration.with_suffix(".py").write_text(
+        _MIGRATION.format(revision=_REVISION, before=head_revision(), oldest_code=oldest_code)
+    )

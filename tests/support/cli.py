@@ -72,15 +72,21 @@ class Command:
         environment: Mapping[str, str],
         stdin: bytes = b"",
         strike: Sequence[str] = (),
+        server: Path | None = None,
     ) -> Command:
-        """Start a command; ``strike``: arguments of ``arm_with``, empty for none."""
+        """Start a command.
+
+        ``strike``: arguments of ``arm_with``, empty for none. ``server``: socket of the fork
+        server; None for that of this run.
+        """
         order = Order([*arguments], {**os.environ, **environment}, [*strike])
         given, *printed = (TemporaryFile() for _ in range(3))  # noqa: SIM115  # result closes them
         with given:
             given.write(stdin)
             given.seek(0)
             streams = [stream.fileno() for stream in (given, *printed)]
-            server = await asyncio.to_thread(fork_server)
+            if server is None:
+                server = await asyncio.to_thread(fork_server)
             return cls(await asyncio.to_thread(fork, server, order, streams), printed)
 
     @property
