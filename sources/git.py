@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from runtime.errors import UsageError
 from sources.files import to_shown, to_uri
-from sources.git_history import COMMIT, head, is_older, repository_key
+from sources.git_history import COMMIT, HEAD, head, is_older, repository_key
 from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
 from sources.ignore_rules import (
@@ -50,7 +50,7 @@ def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
         return None
     root, prefix = _work_tree(path)
     source = GitSource(root, prefix, choice)
-    return source if source.tracks_anything() else None
+    return source if not prefix or source.tracks_anything() else None
 
 
 class GitSource:
@@ -104,13 +104,12 @@ class GitSource:
             return repository_key(self._root)
 
     def tracks_anything(self) -> bool:
-        """True if anything below the prefix is tracked; always true for the whole repository.
+        """True if anything below the prefix is tracked at HEAD.
 
         Raises:
-            UsageError: there is no commit yet, or the repository can't be read.
+            UsageError: the repository can't be read.
         """
-        commit, _ = self._head()
-        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._paths()))
+        return bool(self._git("ls-tree", "-z", "HEAD", *self._paths()))
 
     def list(self, sizes: SizeLimits) -> Listing:
         """List everything at HEAD, with blob ids as fingerprints.
@@ -121,8 +120,10 @@ class GitSource:
         commit, at = self._head()
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
-        rules = self._rules(commit)
         entries = list(self._entries(commit))
+        if not self._prefix and all(entry.uri != RULES_FILE for entry in entries):
+            self._read_rules = commit, ()
+        rules = self._rules(commit)
         paths = TrackedPaths(rules, (entry.uri for entry in entries if entry.uri), self._prefix)
         for entry in entries:
             path, reason = entry.skip(sizes, paths)
@@ -296,15 +297,27 @@ def _is_bare(path: Path) -> bool:
 
 
 def _work_tree(path: Path) -> tuple[Path, str]:
-    """Root of the work tree, and the path of the directory in it."""
+    """Root of the work tree, and the path of the directory in it.
+
+    Raises:
+        UsageError: there is no commit yet, or git can't read the repository.
+    """
     try:
-        output = run_git(path, "rev-parse", "--show-toplevel", "--show-prefix").decode()
-        root, prefix, *others = output.split("\n")
-        if len(others) > 1:  # names contain line breaks
-            root = run_git(path, "rev-parse", "--show-toplevel").decode().removesuffix("\n")
-            prefix = run_git(path, "rev-parse", "--show-prefix").decode().removesuffix("\n")
+        # one process for all; a commit that does not exist is left out
+        output = _rev_parse(path, "--show-prefix", "--show-toplevel", "--revs-only", HEAD)
+        *names, commit = output.removesuffix("\n").split("\n")
+        if not COMMIT.fullmatch(commit):
+            raise UsageError(f"{path} has no commit", "commit first")
+        prefix, root = names[0], names[-1]
+        if len(names) > 2:  # a name contains a line break
+            prefix = _rev_parse(path, "--show-prefix").removesuffix("\n")
+            root = _rev_parse(path, "--show-toplevel").removesuffix("\n")
     except GitFailed as error:
         raise UsageError(f"{path} can't be read by git: {error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path!r} has a name that is not UTF-8", "rename it") from error
     return Path(root), prefix
+
+
+def _rev_parse(path: Path, *arguments: str) -> str:
+    return run_git(path, "rev-parse", *arguments).decode()

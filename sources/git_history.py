@@ -9,11 +9,11 @@ from pathlib import Path
 from sources.git_process import GitFailed, run_git
 from sources.permalinks import web_address
 
-__all__ = ["COMMIT", "head", "is_older", "repository_key"]
+__all__ = ["COMMIT", "HEAD", "head", "is_older", "repository_key"]
 
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
-
-_HEAD = "HEAD^{commit}"
+HEAD = "HEAD^{commit}"
+"""Commit that is checked out, as an argument of git."""
 
 
 def repository_key(root: Path) -> str:
@@ -27,7 +27,7 @@ def repository_key(root: Path) -> str:
     """
     if run_git(root, "rev-parse", "--is-shallow-repository").strip() == b"true":
         return _remote_key(root)
-    roots = run_git(root, "rev-list", "--max-parents=0", _HEAD, "--").split()
+    roots = run_git(root, "rev-list", "--max-parents=0", HEAD, "--").split()
     return min(roots).decode()
 
 
@@ -46,7 +46,7 @@ def head(root: Path) -> tuple[str, int]:
     Raises:
         GitFailed: there is no commit yet, or git can't read it.
     """
-    at, commit = run_git(root, "rev-list", "--no-walk", "--timestamp", _HEAD, "--").split()
+    at, commit = run_git(root, "rev-list", "--no-walk", "--timestamp", HEAD, "--").split()
     return commit.decode(), int(at)
 
 
