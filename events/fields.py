@@ -27,6 +27,7 @@ __all__ = [
     "Batch",
     "Collection",
     "Data",
+    "DocumentAgent",
     "Instant",
     "Kind",
     "MediaType",
@@ -126,6 +127,10 @@ Text = Annotated[str, AfterValidator(_storable)]
 Base64 = Annotated[str, AfterValidator(_base64)]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
+DocumentAgent = Annotated[
+    str,
+    Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}(?:/[0-9a-f]{32})?|/[0-9a-f]{32})$"),
+]
 Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
 Uri = Annotated[
     Text,

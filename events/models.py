@@ -31,6 +31,7 @@ from events.fields import (
     Batch,
     Collection,
     Data,
+    DocumentAgent,
     Instant,
     Kind,
     MediaType,
@@ -213,6 +214,10 @@ class DocumentChange(Data):
     A content that is not text travels as ``content_base64``. ``content_hash`` is the SHA-256 of
     the content's bytes, of a text in UTF-8.
 
+    Only questions of ``agent`` see the document. With a slash and the id of an overlay behind it,
+    only questions in that overlay do, in place of the agent's document with this uri; if the
+    content is empty, the overlay lacks that document. ``/ID`` is an overlay of shared documents.
+
     ``expected_hash`` makes a change conditional: it is applied only to a document with this content
     (of ``old_uri`` in a rename), else rejected as PreconditionFailed. A change that is older than
     the stored version is superseded, whatever it expects.
@@ -236,7 +241,7 @@ class DocumentChange(Data):
     media_type: MediaType | None = None
     kind: DocumentKind | None = None
     title: Annotated[Text, Field(max_length=protocol_limits.TITLE_CHARACTERS)] | None = None
-    agent: Agent | None = None
+    agent: DocumentAgent | None = None
     collections: Annotated[
         tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
     ] = ()
@@ -321,7 +326,7 @@ class DocumentIndexedData(Data):
     token: Token
     project: Project
     uri: Uri
-    agent: Agent | None = None
+    agent: DocumentAgent | None = None
     change: Literal["upsert", "delete", "rename"]
     outcome: Literal["indexed", "superseded", "duplicate"]
     created: bool = False
@@ -355,7 +360,7 @@ class DocumentChunkedData(Data):
     token: Token
     project: Project
     uri: Uri
-    agent: Agent | None = None
+    agent: DocumentAgent | None = None
     generation: int
     chunks: int
     published_at: Instant
@@ -381,7 +386,7 @@ class DocumentEmbeddedData(Data):
     token: Token
     project: Project
     uri: Uri
-    agent: Agent | None = None
+    agent: DocumentAgent | None = None
     generation: int
     chunks_embedded: int = 0
     chunks_refused: int = 0
@@ -458,6 +463,9 @@ class QueryOptions(Data):
     per_file: _Flag = False
     after: Annotated[Text, Field(max_length=protocol_limits.PLACE_CHARACTERS)] | None = None
     min_event: Token | None = None
+    overlay: Annotated[Text, Field(min_length=1, max_length=protocol_limits.URI_BYTES)] | None = (
+        None
+    )
     vectors: bool | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
     explain: bool = False
@@ -509,6 +517,9 @@ class Query(QueryFields):
     by its 15 rarest terms. No model is called then, and the chunk itself is left out.
 
     It waits until ``min_event`` is searchable by keyword and, with ``vectors``, by vector too.
+
+    ``overlay`` is the name of an overlay: the documents that a work tree or a branch has in another
+    version take the place of the synced ones, and those that it does not have are left out.
 
     ``min_similarity`` is the least cosine similarity of a result to the question, whichever
     retriever returned it. So a chunk without a vector is not a result, even if its words match.

@@ -47,7 +47,10 @@ __all__ = [
     "Topic",
     "change_streams",
     "kept_position",
+    "overlay_agent",
+    "overlay_suffix",
     "rank_of",
+    "readable_agents",
 ]
 
 DEAD_SUFFIX = ".dead"
@@ -208,10 +211,40 @@ POSITION_FIELD = b"position"
 
 
 class DocumentKey(NamedTuple):
-    """Key of a document in its project; ``agent`` is empty for a shared document."""
+    """Key of a document in its project; ``agent`` is empty for a shared document.
+
+    A document of an overlay has an agent in the form of ``overlay_agent``.
+    """
 
     agent: str
     uri: str
+
+
+def overlay_agent(agent: str | None, overlay_id: str) -> str:
+    """Agent of an overlay's documents, and of a question of ``agent`` in that overlay.
+
+    No agent's name has a slash. ``overlay_id`` is the id of the overlay's source.
+    """
+    return f"{agent or ''}/{overlay_id}"
+
+
+def readable_agents(agent: str | None) -> tuple[str, ...]:
+    """Agents whose documents a question of ``agent`` sees beside the shared ones.
+
+    In an overlay, these are the asker and the overlay, shared or private to the asker.
+    """
+    asker, slash, overlay_id = (agent or "").partition("/")
+    overlays = {overlay_agent("", overlay_id), overlay_agent(asker, overlay_id)} if slash else set()
+    return tuple(sorted({asker} - {""} | overlays))
+
+
+def overlay_suffix(agent: str | None) -> str:
+    """What an overlay's documents have behind the agent of the document whose place they take.
+
+    It is empty outside overlays.
+    """
+    _, slash, overlay_id = (agent or "").partition("/")
+    return slash + overlay_id
 
 
 class StreamKey(NamedTuple):

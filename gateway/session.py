@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -83,6 +83,8 @@ PrefixOption = Annotated[
 ]
 
 _LONGEST_SECONDS = 86_400.0
+_LINKED = "/worktrees/"
+_LONGEST_MARK = 4096
 _FIELD = re.compile(r'field "(\w+)"')
 _NOT_A_MAPPING = frozenset({"dict_type", "model_type"})
 
@@ -112,6 +114,23 @@ _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.
     "HEADRACE_MODEL_TOKENS_PER_MINUTE": ("MODEL_RATE_LIMITS", "tokens_per_minute"),
 }
 """Setting and key that replace each variable of earlier versions."""
+
+
+def linked_work_tree(directory: Path) -> str | None:
+    """Root of the linked work tree of git around a directory; its overlay has this name.
+
+    Returns None if there is none. A work tree is linked if its ``.git`` is a file that names its
+    folder in the repository.
+    """
+    for folder in (directory, *directory.parents):
+        mark = folder / ".git"
+        with suppress(OSError, UnicodeDecodeError):
+            if mark.is_dir():
+                return None
+            if mark.is_file():
+                with mark.open(encoding="utf-8") as file:
+                    return str(folder) if _LINKED in file.read(_LONGEST_MARK) else None
+    return None
 
 
 def duration(seconds: float) -> timedelta:

@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from events.models import content_hash
 from sources.state import DELETED, State, state_of
 from sources.types import ChangeKind, IndexedDocument, Reason
 
-__all__ = ["Basis", "Step", "match_renames"]
+__all__ = ["Basis", "Step", "expected_of", "hashes_of", "match_renames"]
+
+_EMPTY = content_hash("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class Basis:
         collections: collections of every document of this sync.
         lost_uris: uris of changes that left the log before a worker applied them.
         full: publish everything.
+        below: of an overlay, the hash of each text of its base by uri. The overlay then has only
+            documents with another text, and an empty one for each that the source lacks. It is None
+            for any other source.
     """
 
     state: State
@@ -50,6 +56,7 @@ class Basis:
     collections: tuple[str, ...] = ()
     lost_uris: Collection[str] = frozenset()
     full: bool = False
+    below: Mapping[str, str] | None = None
 
     @classmethod
     def of(
@@ -60,22 +67,28 @@ class Basis:
         lost_uris: Collection[str] = frozenset(),
         *,
         full: bool = False,
+        below: Mapping[str, str] | None = None,
     ) -> Basis:
         """Build the basis from the current content of the index."""
-        expected = {
-            uri: state_of(text, in_collections) if in_collections else text
-            for uri, (text, in_collections) in indexed.items()
-        }
-        for uri, (_, target) in state.pending.items():
-            if target == DELETED:
-                expected.pop(uri, None)
-            else:
-                expected[uri] = target
-        return cls(state, expected, collections, lost_uris, full)
+        expected = expected_of(state, indexed)
+        return cls(state, expected, collections, lost_uris, full, below)
 
     def target(self, mark: str) -> str:
         """Index state to reach for a document whose text has this hash."""
         return state_of(mark, self.collections) if self.collections else mark
+
+    @property
+    def base_uris(self) -> Collection[str]:
+        """Uris of the base of an overlay; empty for any other source."""
+        return () if self.below is None else self.below.keys()
+
+    def is_in_base(self, uri: str, mark: str) -> bool:
+        """True if the base of this overlay has the same text."""
+        return self.below is not None and self.below.get(uri) == mark
+
+    def target_of_delete(self, uri: str) -> str:
+        """Index state to reach for a document that the source does not have."""
+        return self.target(_EMPTY) if uri in self.base_uris else DELETED
 
     def refusal(self, uri: str, target: str) -> str | None:
         """Reason why the same change was rejected before; None if it was not or is retried."""
@@ -96,13 +109,22 @@ class Basis:
         if uri in self.lost_uris or self._was_read(uri, mark, expected):
             return Reason.LOST
         if expected is None:
-            return Reason.NEW
+            return Reason.CHANGED if uri in self.base_uris else Reason.NEW
         return Reason.COLLECTIONS if _hash_of(expected) == mark else Reason.CHANGED
 
     def reason_to_delete(self, uri: str) -> Reason | None:
         """Reason to delete a uri that the source does not have; None if it need not be deleted."""
-        if uri in self.expected:
+        if self.expected.get(uri, DELETED) != self.target_of_delete(uri):
             return Reason.DELETED
+        return Reason.INTERRUPTED if uri in self.state.doubtful else None
+
+    def reason_to_drop(self, uri: str) -> Reason | None:
+        """Reason to remove a document from an overlay whose base has the same text.
+
+        The document of the base is then seen again. Returns None if the overlay has none.
+        """
+        if uri in self.expected:
+            return Reason.EQUAL
         return Reason.INTERRUPTED if uri in self.state.doubtful else None
 
     def _was_read(self, uri: str, mark: str, expected: str | None) -> bool:
@@ -111,6 +133,25 @@ class Basis:
         if entry is None or entry[1] != mark:
             return False
         return expected is None or _hash_of(expected) != mark
+
+
+def expected_of(state: State, indexed: Mapping[str, IndexedDocument]) -> dict[str, str]:
+    """Content of the index by uri, as ``state_of``, once the pending changes are applied."""
+    expected = {
+        uri: state_of(text, in_collections) if in_collections else text
+        for uri, (text, in_collections) in indexed.items()
+    }
+    for uri, (_, target) in state.pending.items():
+        if target == DELETED:
+            expected.pop(uri, None)
+        else:
+            expected[uri] = target
+    return expected
+
+
+def hashes_of(expected: Mapping[str, str]) -> dict[str, str]:
+    """Hash of each text by uri, without the collections."""
+    return {uri: _hash_of(target) for uri, target in expected.items()}
 
 
 def _hash_of(target: str) -> str:

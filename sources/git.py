@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +54,7 @@ def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
 
 
 class GitSource:
-    """Tracked files at HEAD, below ``prefix`` (``""``, or ending in ``/``).
+    """Tracked files at HEAD or of a branch, below ``prefix`` (``""``, or ending in ``/``).
 
     Uris are paths relative to the root of the repository even if only a part of it is synced, so
     that permanent links are valid. Symbolic links and submodules are counted, but never followed.
@@ -65,11 +65,24 @@ class GitSource:
 
     kind = "git"
 
-    def __init__(self, root: Path, prefix: str = "", choice: Choice = _ALL) -> None:
+    def __init__(
+        self, root: Path, prefix: str = "", choice: Choice = _ALL, branch: str | None = None
+    ) -> None:
         self._root = root
         self._prefix = prefix
         self._choice = choice
         self._read_rules: tuple[str, Sequence[str]] = ("", ())
+        self.branch = branch
+
+    def at_branch(self, branch: str) -> GitSource:
+        """Build the source of the files of a branch, which need not be checked out.
+
+        Raises:
+            UsageError: there is no such branch.
+        """
+        source = GitSource(self._root, self._prefix, self._choice, branch)
+        source._head()
+        return source
 
     @property
     def name(self) -> str:
@@ -90,13 +103,25 @@ class GitSource:
 
     @property
     def options(self) -> SyncOptions:
-        """Patterns of files to include."""
-        return SyncOptions(include=self._choice.include)
+        """Patterns of files to include, and the branch."""
+        return SyncOptions(include=self._choice.include, branch=self.branch)
 
     @property
     def has_work_tree(self) -> bool:
         """False for a bare repository."""
         return (self._root / ".git").exists()
+
+    @property
+    def is_linked(self) -> bool:
+        """True for a work tree that `git worktree add` has made.
+
+        Raises:
+            UsageError: the repository can't be read.
+        """
+        if not (self._root / ".git").is_file():
+            return False
+        git_dir, common_dir = self._git_directories()
+        return git_dir != common_dir
 
     @cached_property
     def _repository(self) -> str:
@@ -112,7 +137,7 @@ class GitSource:
         return bool(self._git("ls-tree", "-z", "HEAD", *self._paths()))
 
     def list(self, sizes: SizeLimits) -> Listing:
-        """List everything at HEAD, with blob ids as fingerprints.
+        """List everything at HEAD or of the branch, with blob ids as fingerprints.
 
         Raises:
             UsageError: there is no commit yet, or the repository no longer exists.
@@ -160,11 +185,8 @@ class GitSource:
         Raises:
             UsageError: the repository no longer exists, or can't be read.
         """
-        output = self._git("rev-parse", "--git-dir", "--git-common-dir")
-        git_dir, common_dir = (
-            str((self._root / os.fsdecode(line)).resolve()) for line in output.splitlines()
-        )
-        return WatchedReferences(git_dir, common_dir)
+        git_dir, common_dir = self._git_directories()
+        return WatchedReferences(str(git_dir), str(common_dir))
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
         """Compare by ancestry, or by commit times if the clone does not have the other commit."""
@@ -174,7 +196,7 @@ class GitSource:
 
     def uncommitted(self, listing: Listing) -> int:
         """Count files of the work tree that differ from HEAD; 0 for a bare repository."""
-        if not self.has_work_tree or listing.commit is None:
+        if not self.has_work_tree or listing.commit is None or self.branch is not None:
             return 0
         rules = self._rules(listing.commit)
         try:
@@ -205,10 +227,27 @@ class GitSource:
         return blob_reader(self._root)
 
     def _head(self) -> tuple[str, int]:
+        if self.branch is not None:
+            return self._tip(self.branch)
         try:
             return head(self._root)
         except GitFailed as error:
             raise UsageError(f"{self._root} has no commit ({error})", "commit first") from error
+
+    def _git_directories(self) -> tuple[Path, Path]:
+        """Directory of this work tree in the repository, and that of the repository."""
+        output = self._git("rev-parse", "--git-dir", "--git-common-dir")
+        git_dir, common_dir = (
+            (self._root / os.fsdecode(line)).resolve() for line in output.splitlines()
+        )
+        return git_dir, common_dir
+
+    def _tip(self, branch: str) -> tuple[str, int]:
+        """Last commit of a branch, or of a remote's branch in the form ``origin/NAME``."""
+        for place in ("refs/heads", "refs/remotes"):
+            with suppress(GitFailed):
+                return head(self._root, f"{place}/{branch}^{{commit}}")
+        raise UsageError(f"{self._root} has no branch {branch!r}", "`git branch --all` lists them")
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
         output = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._paths())

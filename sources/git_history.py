@@ -40,13 +40,13 @@ def _remote_key(root: Path) -> str:
     return hashlib.sha256((address or remote or str(root)).encode()).hexdigest()
 
 
-def head(root: Path) -> tuple[str, int]:
-    """Commit at HEAD, and its time in seconds since 1970.
+def head(root: Path, name: str = HEAD) -> tuple[str, int]:
+    """Commit at HEAD or of another name, and its time in seconds since 1970.
 
     Raises:
-        GitFailed: there is no commit yet, or git can't read it.
+        GitFailed: there is no such commit, or git can't read it.
     """
-    at, commit = run_git(root, "rev-list", "--no-walk", "--timestamp", HEAD, "--").split()
+    at, commit = run_git(root, "rev-list", "--no-walk", "--timestamp", name, "--").split()
     return commit.decode(), int(at)
 
 

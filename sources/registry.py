@@ -27,6 +27,7 @@ def open_source(
     homes: Iterable[Path] = (),
     *,
     worktree: bool = False,
+    branch: str | None = None,
     exclude: Iterable[str] = (),
 ) -> Source:
     """Open the source at a path or a URL.
@@ -37,6 +38,7 @@ def open_source(
             out.
         homes: homes of Headrace itself, which are left out.
         worktree: if set, take the current files of a repository instead of the committed ones.
+        branch: take the files of this branch of a repository instead of those at HEAD.
         exclude: patterns of files of a bucket to leave out.
 
     Raises:
@@ -44,8 +46,10 @@ def open_source(
         ConfigurationError: the driver of the URL is not installed.
     """
     if "://" in str(location):
-        if worktree:
-            raise UsageError(f"{location!s:.100} has no work tree", "leave out --worktree")
+        if worktree or branch is not None:
+            raise UsageError(
+                f"{location!s:.100} is not a repository", "leave out --worktree and --branch"
+            )
         return _open_url(str(location), tuple(include), tuple(exclude))
     if exclude:
         raise UsageError(
@@ -64,6 +68,8 @@ def open_source(
     choice = Choice(tuple(include), tuple(homes))
     for recognise in KINDS.values():
         source = recognise(path, choice)
+        if source is not None and branch is not None:
+            return _branch_of(source, branch, worktree=worktree)
         if source is not None:
             return _work_tree_of(source) if worktree else source
     raise UsageError(f"{path} is not a source ({', '.join(KINDS)})", "name another path")
@@ -76,6 +82,14 @@ def _open_url(url: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> S
     from sources.bucket import open_bucket  # noqa: PLC0415
 
     return open_bucket(url, include, exclude)
+
+
+def _branch_of(source: Source, branch: str, *, worktree: bool) -> Source:
+    if worktree:
+        raise UsageError("a branch has no uncommitted files", "leave out --worktree or --branch")
+    if not isinstance(source, GitSource):
+        raise UsageError(f"{source.location} has no branches of git", "leave out --branch")
+    return source.at_branch(branch)
 
 
 def _work_tree_of(source: Source) -> Source:

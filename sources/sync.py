@@ -62,6 +62,7 @@ class Sync:
         self._rules = f"{limits} {rules_digest(listing.included)}"
         self._files = self._cached_results()
         self._edited = set[str]()
+        self._equal = set[str]()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
         self.report = Report(
@@ -165,7 +166,7 @@ class Sync:
     def _renames(
         self, missing: Mapping[str, str], added: Mapping[str, str | None]
     ) -> dict[str, str]:
-        if not missing or not added or self._basis.full:
+        if not missing or not added or self._basis.full or self._basis.below is not None:
             return {}
         state = self._basis.state
         texts = {
@@ -183,6 +184,7 @@ class Sync:
         state = basis.state
         # fast path without calls for the common case: a hundred thousand unchanged files
         is_plain = not (basis.full or basis.collections or state.doubtful or self._rejected)
+        is_plain = is_plain and basis.below is None
         steps = []
         for uri, fingerprint in self._listing.files.items():
             mark = files[uri][1] if uri in files else None
@@ -196,24 +198,36 @@ class Sync:
         """Delete documents whose file is gone, or is known not to be a document."""
         basis = self._basis
         refused = {uri for uri, (_, target) in basis.state.rejected.items() if target == DELETED}
-        uris = basis.expected.keys() | basis.state.doubtful | refused
+        uris = basis.expected.keys() | basis.state.doubtful | refused | set(basis.base_uris)
         missing = uris - self._listing.files.keys()
-        missing |= uris & self.report.skipped_paths.keys()
+        missing |= uris & (self.report.skipped_paths.keys() | self._equal)
         missing = {uri for uri in missing if uri not in self._listing.kept}
         for uri in sorted(missing - set(moved)):
-            reason = basis.reason_to_delete(uri)
+            reason = self._reason_to_delete(uri)
             if reason is None:
                 continue
-            if (refusal := basis.refusal(uri, DELETED)) is not None:
+            if (refusal := basis.refusal(uri, self._target_of_delete(uri))) is not None:
                 self.report.rejected[uri] = refusal
             else:
                 yield Step("delete", uri, reason)
+
+    def _reason_to_delete(self, uri: str) -> Reason | None:
+        is_equal = uri in self._equal
+        return (self._basis.reason_to_drop if is_equal else self._basis.reason_to_delete)(uri)
+
+    def _target_of_delete(self, uri: str) -> str:
+        return DELETED if uri in self._equal else self._basis.target_of_delete(uri)
 
     def _reason(self, uri: str, mark: str) -> Reason | None:
         """Reason to publish a file with this mark; if None, the file is counted in the report."""
         skip = skip_of(mark)
         if skip is not None:
             self.report.skipped_paths[uri] = skip
+            return None
+        if self._basis.is_in_base(uri, mark):
+            self._equal.add(uri)
+            self._rejected.pop(uri, None)
+            self._count(uri)
             return None
         reason = self._basis.reason_to_publish(uri, mark)
         if uri in self._edited:
@@ -287,6 +301,8 @@ class Sync:
         if reason is not None:
             self.report.published += 1
             yield self._upsert(step, mark, body, reason, content.details)
+        elif step.uri in self._equal and (reason := self._basis.reason_to_drop(step.uri)):
+            yield self._delete(step.uri, reason)
 
     def _note_edit(self, uri: str, content: Content) -> None:
         """Record a document whose details may have changed, though its bytes are equal."""
@@ -311,7 +327,11 @@ class Sync:
 
     def _delete(self, uri: str, reason: Reason) -> Change:
         self.report.deleted += 1
-        return Change("delete", uri, DELETED, reason, commit=self._listing.commit)
+        target, commit = self._target_of_delete(uri), self._listing.commit
+        if target == DELETED:
+            return Change("delete", uri, target, reason, commit=commit)
+        empty = Details(kind="text")
+        return Change("upsert", uri, target, reason, content="", commit=commit, details=empty)
 
     def _upsert(
         self, step: Step, mark: str, body: str | bytes, reason: Reason, details: Details | None

@@ -77,6 +77,7 @@ class Reason(StrEnum):
     LOST = "lost"
     COLLECTIONS = "other collections"
     INTERRUPTED = "interrupted sync"
+    EQUAL = "equal to the base"
     FULL = "full sync"
 
 
@@ -135,12 +136,14 @@ class SyncOptions:
         collections: collections of every document.
         include: patterns of files to include that would be left out.
         worktree: of a repository, the current files and not the committed ones.
+        branch: of a repository, the branch whose files are read; None: those at HEAD.
     """
 
     host: str = ""
     collections: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     worktree: bool = False
+    branch: str | None = None
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | None) -> Self | None:
@@ -148,7 +151,8 @@ class SyncOptions:
         if saved is None:
             return None
         lists = {name: tuple(saved[name]) for name in ("collections", "include")}
-        return cls(saved["host"], **lists, worktree=saved["worktree"])
+        branch = saved.get("branch")  # earlier versions have not saved it
+        return cls(saved["host"], **lists, worktree=saved["worktree"], branch=branch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin
-from events.names import LogPosition
-from runtime.errors import SourceBusy, SourceLost, UsageError
+from events.names import LogPosition, overlay_agent
+from runtime.errors import NotFound, SourceBusy, SourceLost, UsageError
 from store.generations.catalog import Projects
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
@@ -30,6 +30,7 @@ __all__ = [
     "RegisteredSource",
     "Sources",
     "names_of",
+    "scope_in",
     "source_id_of",
 ]
 
@@ -44,7 +45,8 @@ class RegisteredSource:
     ``id`` is 32 hex characters. ``key`` identifies the source, ``name`` is its name for users,
     ``location`` is where it was last read. ``revision`` is that of the latest sync that began, or
     0. ``documents`` counts its documents that are not deleted, if the caller requested that. Only
-    ``agent`` may see the source and its documents; empty: all may.
+    ``agent`` may see the source and its documents; empty: all may. ``base_id`` of an overlay is the
+    id of the source whose documents it changes.
     """
 
     project: str
@@ -59,6 +61,12 @@ class RegisteredSource:
     synced_at: datetime | None
     documents: int = 0
     agent: str = ""
+    base_id: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Agent of the documents: that of the source or, of an overlay, one of its own."""
+        return self.agent if self.base_id is None else overlay_agent(self.agent, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +140,18 @@ class Sources:
         *,
         agent: str = "",
         former_key: str | None = None,
+        base_id: str | None = None,
     ) -> RegisteredSource:
         """The agent's source with this key; creates it, and its project, if it does not exist.
 
         ``uri_prefix`` None: the prefix chosen before, or no prefix. It can be changed until the
         first sync has published something. ``agent`` empty: the source is shared. ``former_key``:
         if the agent has only a source with that key, it gets the new one, and keeps its id,
-        documents and prefix.
+        documents and prefix. ``base_id``: the source is an overlay of that one.
 
         Raises:
-            UsageError: the source has another prefix, another source has the name, or the source
-                was handed over to another key.
+            UsageError: the source has another prefix or base, another source has the name, or the
+                source was handed over to another key.
         """
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id, agent) as connection:
@@ -158,8 +167,9 @@ class Sources:
                 raise UsageError(
                     f"another source of {project} is called {name}", "choose a name with --source"
                 )
-            values = project_id, source_id, key, name, kind, location, uri_prefix, agent
-            row = await connection.fetchrow(_QUERIES["register"], *values)
+            identity = project_id, source_id, key, name
+            values = kind, location, uri_prefix, agent, base_id
+            row = await connection.fetchrow(_QUERIES["register"], *identity, *values)
             if row is None:
                 raise UsageError(
                     f"the documents of {location} belong to the repository that it was",
@@ -171,6 +181,12 @@ class Sources:
                     f"the uris of source {name} begin with {row['uri_prefix']!r}",
                     f"sync it with --prefix {row['uri_prefix']!r}, or under another name with "
                     "--source",
+                )
+            if base_id != row["base_id"]:
+                state = "is an overlay" if row["base_id"] else "has no base"
+                raise UsageError(
+                    f"source {name} {state} since its first sync",
+                    "choose another name with --source",
                 )
         return _registered(project, row)
 
@@ -274,12 +290,20 @@ class Sources:
         """
         await self._update("forget", leased)
 
+    async def state(self, source: RegisteredSource) -> Mapping[str, Any]:
+        """State that the last sync has saved; ``{}`` without one."""
+        project_id = await self._projects.ensure(source.project)
+        async with self._database.scope(project_id, source.agent) as connection:
+            state = await connection.fetchval(_QUERIES["state"], project_id, source.id)
+        saved: Mapping[str, Any] = json.loads(state or "{}")
+        return saved
+
     async def contents(self, source: RegisteredSource) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Like ``documents``, but returns only the hash of each text and its collections."""
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
-        async with self._database.scope(project_id, source.agent) as connection:
+        async with self._database.scope(project_id, source.owner) as connection:
             rows = await connection.fetch(_QUERIES["contents"], source.id)
         return {uri: (content_hash, tuple(names)) for uri, content_hash, names in rows}
 
@@ -288,7 +312,7 @@ class Sources:
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
-        async with self._database.scope(project_id, source.agent) as connection:
+        async with self._database.scope(project_id, source.owner) as connection:
             rows = await connection.fetch(_QUERIES["documents"], source.id)
         return {row["uri"]: _indexed(row) for row in rows}
 
@@ -315,7 +339,7 @@ class Sources:
     ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any]]]:
         """Other sources of the agent with changes in flight, or other shared ones.
 
-        Of their states, only `version` and `pending` are read.
+        They are no overlays. Of their states, only `version` and `pending` are read.
         """
         project_id = await self._projects.find(source.project)
         if project_id is None:
@@ -362,6 +386,22 @@ class Sources:
                 "its lease in time",
                 "run it again",
             )
+
+
+async def scope_in(
+    connection: asyncpg.Connection, project_id: int, agent: str | None, overlay: str
+) -> str:
+    """Agent by which ``agent`` sees an overlay, see ``overlay_agent``; its own overlay comes first.
+
+    Raises:
+        NotFound: the agent sees no overlay of this name.
+    """
+    overlay_id = await connection.fetchval(_QUERIES["overlay"], project_id, overlay)
+    if overlay_id is None:
+        raise NotFound(
+            f"the project has no overlay {overlay[:80]!r}", "`headrace source list` names them"
+        )
+    return overlay_agent(agent, overlay_id)
 
 
 async def names_of(connection: asyncpg.Connection, project_id: int) -> dict[str, str]:

@@ -187,6 +187,7 @@ class Client(DocumentMethods):
         weights: Weights | None = None,
         filters: Filters | None = None,
         min_event: str | None = None,
+        overlay: str | None = None,
         vectors: bool = False,
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
@@ -219,6 +220,7 @@ class Client(DocumentMethods):
             weights: weight of each retriever in the fusion.
             filters: conditions on the documents to search.
             min_event: token of a receipt; the answer must reflect that change.
+            overlay: name of an overlay: search the versions of its work tree or branch.
             vectors: also wait until the vectors of that change are searchable.
             max_wait: longest wait for ``min_event`` before a stale answer is returned.
             explain: add an explanation to each result.
@@ -256,6 +258,7 @@ class Client(DocumentMethods):
             "weights": weights,
             "filters": filters or Filters(),
             "min_event": min_event,
+            "overlay": overlay,
             "vectors": vectors,
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from events.client.client import Client
+from events.client.questions import QueryRefused
 from events.models import ExactCounts, Filters, Kind, QueryAnswer, first_problem
 from gateway.clients import open_client
 from gateway.failures import report
 from gateway.output import print_json, printable, stderr, stdout
 from gateway.servers import stack
-from gateway.session import JsonOption, ProjectOption, duration, run_client
+from gateway.session import JsonOption, ProjectOption, duration, linked_work_tree, run_client
 from runtime import protocol_limits
-from runtime.errors import HeadraceError, UsageError
+from runtime.errors import HeadraceError, NotFound, UsageError
 from runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +39,15 @@ _MOST_STALLS = 5
 AgentOption = Annotated[
     str | None,
     typer.Option("--agent", "--user", help="Also search this agent's private documents."),
+]
+
+
+OverlayOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Search the versions of this overlay; empty: none; default: that of the linked work "
+        "tree of the current directory."
+    ),
 ]
 
 
@@ -94,6 +105,7 @@ def command(
         typer.Option("--vectors", help="With --min-event or --refresh: also wait for vectors."),
     ] = False,
     agent: AgentOption = None,
+    overlay: OverlayOption = None,
     kind: Annotated[list[Kind] | None, typer.Option(help="Only documents of this kind.")] = None,
     examples: Annotated[
         bool,
@@ -174,6 +186,7 @@ def command(
     query = {
         "like": like,
         "agent": agent,
+        "overlay": overlay,
         "limit": limit,
         "mode": mode.value,
         "operators": operators,
@@ -246,6 +259,7 @@ def grep(
     ] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
     agent: AgentOption = None,
+    overlay: OverlayOption = None,
     timeout: Annotated[float, typer.Option(help="Longest wait for an answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
@@ -261,6 +275,7 @@ def grep(
         "context_lines": context,
         "per_file": files_with_matches or count,
         "agent": agent,
+        "overlay": overlay,
         "timeout": duration(timeout),
     }
     from gateway.line_view import LinePrinter  # noqa: PLC0415  # the terminal's library
@@ -297,6 +312,26 @@ async def _grep(
             show.answer(answer)
 
 
+async def _ask_here(
+    client: Client, project: str, text: str | None, query: Mapping[str, Any]
+) -> QueryAnswer:
+    """Return the answer to a query in the overlay that it names, or in that of the directory.
+
+    A linked work tree need not be synced. Then the answer is that from outside overlays.
+    """
+    overlay = query["overlay"]
+    if overlay is not None:
+        return await client.ask(project, text, **{**query, "overlay": overlay or None})
+    overlay = linked_work_tree(Path.cwd())
+    if overlay is not None:
+        try:
+            return await client.ask(project, text, **{**query, "overlay": overlay})
+        except QueryRefused as error:
+            if error.code != NotFound.__name__:
+                raise
+    return await client.ask(project, text, **query)
+
+
 async def _answers(
     client: Client, project: str, pattern: str, query: dict[str, Any], most: int | None
 ) -> AsyncIterator[QueryAnswer]:
@@ -308,7 +343,8 @@ async def _answers(
     left, after, stalls = most, None, 0
     while left is None or left > 0:
         limit = min(left or protocol_limits.RESULTS, protocol_limits.RESULTS)
-        answer = await client.ask(project, pattern, limit=limit, after=after, **query)
+        page = {**query, "limit": limit, "after": after}
+        answer = await _ask_here(client, project, pattern, page)
         yield answer
         counts = answer.exact or ExactCounts(matches=0, files=0)
         if counts.next is None:
@@ -338,7 +374,11 @@ async def _ask(
             from gateway.sync.refresh import refresh_sources  # noqa: PLC0415  # it is slow
 
             refreshed = await refresh_sources(
-                running, project, longest_refresh, agent=query["agent"]
+                running,
+                project,
+                longest_refresh,
+                agent=query["agent"],
+                overlay=query["overlay"] or linked_work_tree(Path.cwd()),
             )
             has_token = refreshed.token is not None
             query = {
@@ -346,7 +386,7 @@ async def _ask(
                 "min_event": refreshed.token,
                 "vectors": query["vectors"] and has_token,
             }
-        show(await client.ask(project, text, **query), refreshed)
+        show(await _ask_here(client, project, text, query), refreshed)
 
 
 def _filters(**conditions: Any) -> Filters:

@@ -23,7 +23,7 @@ from gateway.session import (
     PrefixOption,
     ProjectOption,
 )
-from gateway.sync.sync import Destination
+from gateway.sync.registration import Destination
 from runtime.settings import Settings
 from sources import Source
 

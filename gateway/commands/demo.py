@@ -25,8 +25,9 @@ from gateway.output import print_json, printable, stderr, stdout
 from gateway.progress import VECTOR, ShowProgress, progress
 from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import Destination, Until, size_limits, sync_source
+from gateway.sync.sync import Until, size_limits, sync_source
 from processors.recipes import recipe_of
 from runtime.errors import Unavailable
 from runtime.settings import Settings

@@ -17,7 +17,7 @@ from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.sync.followers import follower
 from processors.recipes import recipe_of
-from runtime.errors import UnknownProject
+from runtime.errors import UnknownProject, UsageError
 from runtime.settings import Settings
 from store.generations.catalog import Projects
 from store.postgres.roles import OPERATOR
@@ -67,7 +67,7 @@ def list_sources(
             print_json(row)
     elif rows:
         hidden = ["id", "batch", "skipped_by_reason"]
-        hidden += [] if any(row["agent"] for row in rows) else ["agent"]
+        hidden += [name for name in ("agent", "base") if not any(row[name] for row in rows)]
         stdout().print(table([*map(_with_reasons, rows)], leave_out=hidden))
     else:
         typer.echo(f"{project} has no sources: `headrace sync PATH` creates one")
@@ -97,6 +97,7 @@ def delete(
             await check_signing_key(running, project)
             sources = Sources(database, Projects(database, recipe_of(running)))
             source = await find_source(sources, project, agent or "", name)
+            await _check_overlays(sources, source)
             subject = f"source {name} of {project} and its {source.documents:,} documents"
             confirm(f"{subject} are to be deleted", yes=yes)
             return await _delete(client, sources, source, patience)
@@ -116,12 +117,22 @@ async def _delete(
     leased_source = await sources.take(source, 2 * patience, horizon)
     try:
         uris = sorted(await sources.documents(source))
-        await delete_documents(client, source.project, source.agent, uris, patience)
+        await delete_documents(client, source.project, source.owner, uris, patience)
     except BaseException:
         await sources.release(leased_source)
         raise
     await sources.forget(leased_source)
     return len(uris)
+
+
+async def _check_overlays(sources: Sources, source: RegisteredSource) -> None:
+    """Raise UsageError if other sources are overlays of a source."""
+    listed = await sources.list(source.project, source.agent)
+    overlays = [other.name for other in listed if other.base_id == source.id]
+    if overlays:
+        raise UsageError(
+            f"source {source.name} has overlays: {', '.join(overlays)}", "delete them first"
+        )
 
 
 async def _waiting(batches: Batches, project: str, source: SourceRow) -> int | None:
@@ -136,6 +147,7 @@ def _row(source: SourceRow, waiting: int | None) -> dict[str, Any]:
     return {
         "source": source.name,
         "agent": source.agent,
+        "base": source.base,
         "id": source.id,
         "kind": source.kind,
         "documents": source.documents,

@@ -25,9 +25,10 @@ from gateway.session import (
     run_client,
 )
 from gateway.sync.hook import LOG, hook_line, sync_behind_git
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport, describe
 from gateway.sync.request import YOUNG_OBJECTS, SyncRequest
-from gateway.sync.sync import Destination, Until
+from gateway.sync.sync import Until
 from gateway.sync.watch import watch_sources
 from runtime.errors import UsageError
 from runtime.process_health import settle_heap
@@ -87,6 +88,14 @@ def command(
     ] = None,
     lane: LaneOption = None,
     worktree: WorktreeOption = False,
+    branch: Annotated[
+        str | None,
+        typer.Option(help="Publish what this branch has in another version, as an overlay."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="Publish what differs from the source of this name, as an overlay."),
+    ] = None,
     full: FullOption = False,
     dry_run: DryRunOption = False,
     skipped: SkippedOption = False,
@@ -98,7 +107,9 @@ def command(
 
     From a git repository: the tracked files at HEAD, renames as renames. From a directory: the
     files that .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified
-    files are left out: see "What a sync leaves out" in docs/how-to/sync.md.
+    files are left out: see "What a sync leaves out" in docs/how-to/sync.md. A linked work tree of a
+    synced repository, a branch and a source with a base are overlays: only questions in the overlay
+    see what they change.
     """
 
     def opened(settings: Settings) -> Source:
@@ -107,12 +118,13 @@ def command(
             include or (),
             [settings.home_directory],
             worktree=worktree,
+            branch=branch,
             exclude=exclude or (),
         )
 
     publish_source(
         opened,
-        Destination(project, tuple(collection or ()), lane, source, prefix, agent),
+        Destination(project, tuple(collection or ()), lane, source, prefix, agent, base),
         full=full,
         dry_run=dry_run,
         skipped=skipped,

@@ -167,15 +167,21 @@ def access_of(caller: Caller, knowledge: Knowledge) -> Access:
 class KnowledgeBackend:
     """The deployment that this process is connected to, for one caller.
 
-    ``refresh`` is None if the caller may be on another machine than the sources.
+    ``refresh`` is None if the caller may be on another machine than the sources. Questions are
+    asked, and documents are read, in the overlay if it exists.
     """
 
     def __init__(
-        self, caller: Caller, knowledge: Knowledge, refresh: Refresh | None = None
+        self,
+        caller: Caller,
+        knowledge: Knowledge,
+        refresh: Refresh | None = None,
+        overlay: str | None = None,
     ) -> None:
         self._caller = caller
         self._knowledge = knowledge
         self._refresh = refresh
+        self._overlay = overlay
 
     async def refresh(self, project: str) -> Refreshed:
         """Sync the sources of this machine, if the caller may publish."""
@@ -191,25 +197,28 @@ class KnowledgeBackend:
     async def search(self, search: tools.Search) -> QueryAnswer:
         """Ask a question through the streams."""
         question = _question(search)
+        if await self._reader(search.project) != self._caller.agent:
+            question = question.model_copy(update={"overlay": self._overlay})
         return await self._knowledge.ask(self._caller, search.project, question)
 
     async def read(self, project: str, uri: str, first: int, last: int | None) -> Text:
         """Read lines from Postgres."""
         listing = self._knowledge.reading(self._caller, project)
-        lines = await listing.lines(project, self._caller.agent, uri, first=first, last=last)
+        agent = await self._reader(project)
+        lines = await listing.lines(project, agent, uri, first=first, last=last)
         return Text(lines.text, lines.first, lines.last, lines.total)
 
     async def document(self, project: str, uri: str) -> Document:
         """Read the row of a document from Postgres."""
         listing = self._knowledge.reading(self._caller, project)
-        return _document(await listing.document(project, self._caller.agent, uri))
+        return _document(await listing.document(project, await self._reader(project), uri))
 
     async def documents(self, page: tools.List) -> Page:
         """List documents from Postgres."""
         listing = self._knowledge.reading(self._caller, page.project)
         rows = await listing.documents(
             page.project,
-            self._caller.agent,
+            await self._reader(page.project),
             under=page.under or None,
             kind=page.kind,
             collection=page.collection or None,
@@ -219,6 +228,19 @@ class KnowledgeBackend:
         listed = rows[: page.limit]
         documents = [_document(row) for row in listed]
         return Page(documents, listed[-1].cursor if len(rows) > page.limit else None)
+
+    async def _reader(self, project: str) -> str | None:
+        """Agent that reads: the caller's, in the overlay if the project has it."""
+        from runtime.errors import NotFound  # noqa: PLC0415
+
+        agent = self._caller.agent
+        if self._overlay is None:
+            return agent
+        try:
+            listing = self._knowledge.reading(self._caller, project)
+            return await listing.overlaid(project, agent, self._overlay)
+        except NotFound:
+            return agent
 
     async def remember(self, document: tools.Remember) -> Change:
         """Publish a document through the streams."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.mcp.backends import Access, Backend, KnowledgeBackend, Progress, Refreshed
@@ -121,11 +122,12 @@ class Opener:
         from gateway.clients import open_gateway, projects_of  # noqa: PLC0415
         from gateway.knowledge import Knowledge  # noqa: PLC0415
         from gateway.servers import announced_pid, stack  # noqa: PLC0415
-        from gateway.session import load_settings  # noqa: PLC0415
+        from gateway.session import linked_work_tree, load_settings  # noqa: PLC0415
         from store.views.batches import Batches  # noqa: PLC0415
         from store.views.listing import Listing  # noqa: PLC0415
 
         settings = load_settings(quiet=True)
+        overlay = linked_work_tree(Path.cwd())
         running = await self._running(settings)
         if not settings.redis_url:
             pid = announced_pid(settings)
@@ -139,10 +141,10 @@ class Opener:
 
             async def refresh(project: str) -> Refreshed:
                 module = await asyncio.to_thread(import_module, "gateway.sync.refresh")
-                refreshed = await module.refresh_sources(ready, project)
+                refreshed = await module.refresh_sources(ready, project, overlay=overlay)
                 return Refreshed(refreshed.token, tuple(refreshed.notes))
 
-            yield KnowledgeBackend(caller, knowledge, refresh)
+            yield KnowledgeBackend(caller, knowledge, refresh, overlay)
 
     async def _running(self, settings: Settings) -> Settings:
         """Settings with running servers; starts `up` if there are none.

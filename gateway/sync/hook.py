@@ -17,9 +17,9 @@ from gateway.progress import show_nothing
 from gateway.servers import prepare_home
 from gateway.session import run_client
 from gateway.sync.followers import hook_arguments
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport, describe
 from gateway.sync.request import SyncRequest
-from gateway.sync.sync import Destination
 from runtime.errors import HeadraceError, UsageError
 from runtime.private import open_private
 from runtime.settings import Settings

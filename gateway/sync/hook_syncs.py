@@ -12,8 +12,8 @@ from typing import NoReturn
 import structlog
 
 from gateway.sync.followers import mirror_folder
+from gateway.sync.registration import Destination
 from gateway.sync.request import SyncRequest
-from gateway.sync.sync import Destination
 from runtime.errors import Unavailable
 from runtime.intervals import Backoff
 from runtime.settings import HookSettings, Settings

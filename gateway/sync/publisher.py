@@ -180,7 +180,7 @@ async def _event(
             source.project,
             collections,
             prefix=source.uri_prefix,
-            agent=source.agent or None,
+            agent=source.owner or None,
             origin=lease.leased.origin,
             content_ref=content_ref,
             batch=batch,

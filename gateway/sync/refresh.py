@@ -16,8 +16,9 @@ from events.server.connection import LONGEST_BLOCK
 from gateway.clients import check_signing_key, open_client, open_database, store_of
 from gateway.failures import one_line
 from gateway.progress import show_nothing
+from gateway.sync.registration import NAMED, Destination
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import NAMED, Destination, Until, size_limits, sync_source
+from gateway.sync.sync import Until, size_limits, sync_source
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 from sources import Source, SyncOptions, open_source
@@ -50,11 +51,16 @@ class Refresh:
 
 
 async def refresh_sources(
-    settings: Settings, project: str, longest: timedelta = LONGEST, *, agent: str | None = None
+    settings: Settings,
+    project: str,
+    longest: timedelta = LONGEST,
+    *,
+    agent: str | None = None,
+    overlay: str | None = None,
 ) -> Refresh:
     """Sync the sources of a project that this machine has, with the options of their last syncs.
 
-    They are the shared ones and those of the agent.
+    They are the shared ones and those of the agent, but of overlays only the named one.
 
     Raises no error: the notes name what was not done. A sync that does not end in time is
     cancelled, and the next one completes it.
@@ -64,8 +70,9 @@ async def refresh_sources(
         project: name of the project. It need not exist.
         longest: longest time to take.
         agent: agent that asks.
+        overlay: name of the overlay in which it asks.
     """
-    run = _Run(settings, project, agent)
+    run = _Run(settings, project, agent, overlay)
     try:
         async with asyncio.timeout(longest.total_seconds()):
             await run.run()
@@ -79,10 +86,14 @@ async def refresh_sources(
 class _Run:
     """One refresh, whose result grows with each source."""
 
-    def __init__(self, settings: Settings, project: str, agent: str | None) -> None:
+    def __init__(
+        self, settings: Settings, project: str, agent: str | None, overlay: str | None
+    ) -> None:
         self._settings = settings
         self._project = project
         self._agent = agent
+        self._overlay = overlay
+        self._sources: dict[str, RegisteredSource] = {}
         self._unfinished: list[str] | None = None
         self._waiting: Callable[[], int] = lambda: 0
         self._tokens = set[str]()
@@ -99,14 +110,18 @@ class _Run:
             open_database(settings) as database,
             open_client(settings, store := store_of(database, settings)) as client,
         ):
-            chosen = self._choose(await store.sources.of_files(self._project, self._agent or ""))
+            listed = await store.sources.of_files(self._project, self._agent or "")
+            self._sources = {source.id: source for source, _ in listed}
+            chosen = self._choose(listed)
             if not chosen:
                 return
             await check_signing_key(settings, self._project, database)
             self._unfinished = [source.name for source, _ in chosen]
-            async with asyncio.TaskGroup() as tasks:
-                for source, options in chosen:
-                    tasks.create_task(self._sync(source, options, client, store))
+            for are_overlays in (False, True):  # an overlay is compared with its base
+                async with asyncio.TaskGroup() as tasks:
+                    for source, options in chosen:
+                        if (source.base_id is not None) == are_overlays:
+                            tasks.create_task(self._sync(source, options, client, store))
             await self._wait_until_indexed(client)
 
     async def _wait_until_indexed(self, client: OperatorClient) -> None:
@@ -134,6 +149,8 @@ class _Run:
         host, notes = socket.gethostname(), self.result.notes
         chosen: list[tuple[RegisteredSource, SyncOptions]] = []
         for source, saved in sources:
+            if source.base_id is not None and source.name != self._overlay:
+                continue
             options = SyncOptions.from_json(saved)
             if options is None and Path(source.location).is_dir():
                 notes.append(f"{source.name}: its options are unknown; run `headrace sync` once")
@@ -152,11 +169,13 @@ class _Run:
     ) -> None:
         """Sync one source, unless it can't be read or is busy."""
         is_named = registered.key.startswith(NAMED)
+        base = self._sources.get(registered.base_id or "")
         destination = Destination(
             self._project,
             options.collections,
             source=registered.name if is_named else None,
             agent=registered.agent or None,
+            base=None if base is None else base.name,
         )
         try:
             source = await asyncio.to_thread(self._open, registered, options)
@@ -188,9 +207,11 @@ class _Run:
             options.include,
             [self._settings.home_directory],
             worktree=options.worktree,
+            branch=options.branch,
         )
-        is_named = registered.key.startswith(NAMED)
-        if source.kind != registered.kind or not (is_named or source.key == registered.key):
+        identified = self._sources.get(registered.base_id or "", registered)
+        is_named = identified.key.startswith(NAMED)
+        if source.kind != registered.kind or not (is_named or source.key == identified.key):
             raise UsageError(
                 f"{registered.location} is another source now", "sync it by `headrace sync`"
             )

@@ -24,6 +24,7 @@ class SyncReport:
 
     Attributes:
         source: name of the source.
+        base: name of the source that this one is an overlay of, if it is one.
         found: number of files: the sum of `unchanged`, `waiting`, `published`, `rejected` and
             `skipped`, except for documents that were deleted.
         waiting: documents published by an earlier sync and not applied when this one began.
@@ -54,6 +55,7 @@ class SyncReport:
     older_than: str | None = None
     batch: str | None = None
     cut_by_topic: bool = False
+    base: str | None = None
     pending: frozenset[str] = frozenset()
     rejected: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -88,14 +90,17 @@ class SyncReport:
 
 def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
     """Lines for people; ``skipped`` adds the path of each file that was left out."""
+    subject = f"{report.kind} {report.source}"
+    if report.base is not None:
+        subject = f"overlay {report.source} of {report.base}"
     if report.older_than is not None:
         yield (
-            f"{report.kind} {report.source}: commit {_short(report.commit)} is older than the "
+            f"{subject}: commit {_short(report.commit)} is older than the "
             f"indexed commit {_short(report.older_than)}, so nothing was published; "
             "use --full to publish it anyway"
         )
     else:
-        yield f"{report.kind} {report.source}: {', '.join(_counts(report))}"
+        yield f"{subject}: {', '.join(_counts(report))}"
     if skipped:
         yield from (
             f"skipped ({reason}): {path}" for path, reason in sorted(report.skipped_paths.items())

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from gateway.clients import check_signing_key, open_client, open_database, open_store, store_of
 from gateway.progress import ShowProgress
 from gateway.servers import configured, stack
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport
-from gateway.sync.sync import Destination, Until, preview_sync, size_limits, sync_source
+from gateway.sync.sync import Until, preview_sync, size_limits, sync_source
 from runtime.errors import Unavailable
 from runtime.settings import Settings
 from sources import Source

@@ -19,6 +19,7 @@ from gateway.progress import ShowProgress
 from gateway.sync.batch import SyncBatch
 from gateway.sync.ownership import Lease, check_owners, hold_lease
 from gateway.sync.publisher import Outcomes, publish_changes
+from gateway.sync.registration import Destination, Registration, registration_of
 from gateway.sync.report import SyncReport
 from processors.chunking.strategies import AUTO, SEMANTIC
 from runtime.errors import UsageError
@@ -35,18 +36,14 @@ from sources import (
     SyncOptions,
     WatchableSource,
 )
-from sources.comparison import Step
-from sources.directory import directory_key
+from sources.comparison import Step, expected_of, hashes_of
 from store.documents.contents import MAX_CONTENT_BYTES
-from store.sources import LeasedSource, RegisteredSource, source_id_of
+from store.sources import LeasedSource, RegisteredSource
 from store.store import Store
 
-__all__ = ["NAMED", "Destination", "Until", "preview_sync", "size_limits", "sync_source"]
+__all__ = ["Until", "preview_sync", "size_limits", "sync_source"]
 
 T = TypeVar("T")
-
-NAMED = "name:"
-"""Prefix of the key of a source that the user has named."""
 
 _LIVE_CHANGES = 100
 """Most changes of a small sync, which is processed before bulk imports."""
@@ -58,27 +55,6 @@ class Until(Enum):
     PUBLISHED = auto()
     KEYWORDS = auto()
     VECTORS = auto()
-
-
-@dataclass(frozen=True)
-class Destination:
-    """Project, collections and names for the documents of a sync.
-
-    Attributes:
-        project: name of the project.
-        collections: collections of every document.
-        lane: lane of the changes. If None, bulk for a first or a large sync, else live.
-        source: name and identity of the source. If None, those of its repository or directory.
-        prefix: prefix of every uri. If None, the prefix of earlier syncs.
-        agent: the only agent that may see the source and its documents. If None, all may.
-    """
-
-    project: str
-    collections: tuple[str, ...] = ()
-    lane: Lane | None = None
-    source: str | None = None
-    prefix: str | None = None
-    agent: str | None = None
 
 
 def size_limits(settings: Settings) -> SizeLimits:
@@ -93,14 +69,23 @@ class _Job:
     Without ``counts_uncommitted``, uncommitted files count as 0.
     """
 
-    source: Source
-    destination: Destination
+    registration: Registration
     client: OperatorClient
     store: Store
     sizes: SizeLimits
     full: bool
     show: ShowProgress
     counts_uncommitted: bool = True
+
+    @property
+    def source(self) -> Source:
+        """Origin of the documents."""
+        return self.registration.source
+
+    @property
+    def destination(self) -> Destination:
+        """Project, collections and names for the documents."""
+        return self.registration.destination
 
     def options(self) -> SyncOptions | None:
         """Options to keep. Returns None if the source is not in files of this machine."""
@@ -112,62 +97,6 @@ class _Job:
     def uncommitted(self, listing: Listing) -> int:
         """Count the files that differ from the listed commit."""
         return self.source.uncommitted(listing) if self.counts_uncommitted else 0
-
-    def key(self) -> str:
-        """Identity of the source; git may need a while to find it."""
-        name = self.destination.source
-        return self.source.key if name is None else f"{NAMED}{name}"
-
-    async def register(self) -> RegisteredSource:
-        """Register the source; raise UsageError if its name or prefix can't be used."""
-        source, destination = self.source, self.destination
-        key = await asyncio.to_thread(self.key)
-        return await self.store.sources.register(
-            destination.project,
-            key,
-            destination.source or source.name,
-            source.kind,
-            source.location,
-            destination.prefix,
-            agent=destination.agent or "",
-            former_key=self.former_key(),
-        )
-
-    def former_key(self) -> str | None:
-        """Identity before the directory became a repository; None for any other source."""
-        if self.destination.source is not None or self.source.kind != "git":
-            return None
-        return directory_key(self.source.location)
-
-    async def unregistered(self) -> RegisteredSource:
-        """The source in the form in which it would be registered."""
-        source, destination = self.source, self.destination
-        key = await asyncio.to_thread(self.key)
-        agent = destination.agent or ""
-        return RegisteredSource(
-            project=destination.project,
-            id=source_id_of(key, agent),
-            key=key,
-            name=destination.source or source.name,
-            kind=source.kind,
-            location=source.location,
-            uri_prefix=destination.prefix or "",
-            revision=0,
-            commit=None,
-            synced_at=None,
-            agent=agent,
-        )
-
-    async def find(self) -> RegisteredSource | None:
-        """Find the source; returns None if a sync would first register it or change its prefix."""
-        keys = await asyncio.to_thread(self.key), self.former_key()
-        agent = self.destination.agent or ""
-        listed = await self.store.sources.list(self.destination.project, agent)
-        sources = {source.key: source for source in listed if source.agent == agent}
-        source = next((sources[key] for key in keys if key in sources), None)
-        if source is None or self.destination.prefix in (None, source.uri_prefix):
-            return source
-        return None if source.synced_at is None else await self.register()
 
 
 @dataclass(frozen=True)
@@ -212,9 +141,10 @@ async def sync_source(
     """
     _check(destination)
     limits = sizes.within(MAX_CONTENT_BYTES)
-    job = _Job(source, destination, client, store, limits, full, show, counts_uncommitted)
-    registered = await job.register()
-    report = SyncReport(registered.name, registered.location, source.kind)
+    registration = await registration_of(source, destination, store.sources)
+    job = _Job(registration, client, store, limits, full, show, counts_uncommitted)
+    registered = await registration.register(store.sources)
+    report = _report(registration, registered.name)
     outcomes = None
     if until is not Until.PUBLISHED:
         report.indexed = 0
@@ -268,14 +198,14 @@ async def preview_sync(
         UsageError, SourceBusy, Unavailable: as ``sync_source``.
     """
     _check(destination)
-    job = _Job(source, destination, client, store, sizes.within(MAX_CONTENT_BYTES), full, show)
-    registered = await job.find()
+    registration = await registration_of(source, destination, store.sources)
+    job = _Job(registration, client, store, sizes.within(MAX_CONTENT_BYTES), full, show)
+    registered = await registration.find(store.sources)
+    report = _report(registration, registered.name if registered else registration.name)
     if registered is None:
-        registered = await job.unregistered()
-        report = SyncReport(registered.name, registered.location, source.kind)
+        registered = registration.unregistered()
         comparison = await _compare(job, registered, read_all=True)
     else:
-        report = SyncReport(registered.name, source.location, source.kind)
         async with hold_lease(store.sources, registered, client, show) as lease:
             comparison = await _compare(job, registered, lease, read_all=True)
             report.older_than = None if comparison.sync else lease.leased.commit
@@ -293,6 +223,11 @@ async def preview_sync(
         strategy = live.recipe.strategy_of(destination.collections) if live else AUTO
         report.cut_by_topic = strategy == SEMANTIC
     return report, steps
+
+
+def _report(registration: Registration, name: str) -> SyncReport:
+    source, base = registration.source, registration.base
+    return SyncReport(name, source.location, source.kind, base=None if base is None else base.name)
 
 
 def _check(destination: Destination) -> None:
@@ -328,19 +263,23 @@ async def _compare(
     state.options = job.options()
     async with _concurrently(_read_index(job, leased, state)) as index_read:
         listing = await _list(job, state)
-        if leased is not None and leased.commit is not None and not job.full:
+        has_copies = job.registration.has_copies
+        if leased is not None and leased.commit is not None and has_copies and not job.full:
             is_older = job.source.is_older
             if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
                 return _Comparison(listing, saved)
         async with _concurrently(asyncio.to_thread(job.uncommitted, listing)) as count:
             lost, indexed = await index_read
-            basis = Basis.of(state, indexed, job.destination.collections, lost, full=job.full)
+            below = await _read_base(job, state)
+            collections = job.destination.collections
+            basis = Basis.of(state, indexed, collections, lost, full=job.full, below=below)
             sync = await asyncio.to_thread(
                 lambda: Sync(job.source, listing, basis, job.sizes, read_all=read_all)
             )
             source = registered if leased is None else leased.source
-            await check_owners(sync, indexed, source, job.store)
-            return _Comparison(listing, saved, sync, not indexed, await count)
+            await check_owners(sync, indexed, job.registration.base or source, job.store)
+            is_new = not indexed and below is None
+            return _Comparison(listing, saved, sync, is_new, await count)
 
 
 async def _list(job: _Job, state: State) -> Listing:
@@ -369,6 +308,23 @@ async def _read_index(
     lost = await _resolve(state, leased.source.project, job)
     contents = await job.store.sources.contents(leased.source)
     return lost, _indexed_documents(contents, leased.source.uri_prefix)
+
+
+async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
+    """Hash of each text of an overlay's base by uri; None for a source that is not an overlay.
+
+    Changes of the base that wait in the log count as applied. A first sync takes over the files
+    that the base has read, so that it reads only those with another fingerprint.
+    """
+    base = job.registration.base
+    if base is None:
+        return None
+    base_state = State.from_json(await job.store.sources.state(base))
+    await _resolve(base_state, base.project, job)
+    contents = await job.store.sources.contents(base)
+    if not state.files:
+        state.files, state.rules = base_state.files, base_state.rules
+    return hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
 
 
 @asynccontextmanager

@@ -189,6 +189,7 @@ class Answering:
 
         Raises:
             UnknownProject: no project has this name.
+            NotFound: the project has no such overlay, or no such chunk.
             Unavailable: Postgres is down, or no retriever could be used.
             UsageError: the query needs a reranker, and there is none.
         """
@@ -196,6 +197,9 @@ class Answering:
         stopwatch = Stopwatch()
         if query.operators and query.mode != "exact" and query.like is None:
             query = with_operators(query)
+        if query.overlay is not None:
+            agent = await self._search.overlaid(query.project, query.agent, query.overlay)
+            query = query.model_copy(update={"agent": agent})
         freshness = await self._freshness.wait(query)
         stopwatch.lap("wait")
         question = _Question(query_id, query, freshness, patience / 2, stopwatch, ends_at)
@@ -396,8 +400,13 @@ def _can_degrade(errors: list[HeadraceError]) -> bool:
 
 
 def _record(query: Query, reply: QueryAnswered | QueryFailed) -> bytes:
-    """Record of an answer that can be judged: the question has a text, and results to rank."""
-    if isinstance(reply, QueryFailed) or query.like is not None or not reply.data.results:
+    """Record of an answer that can be judged: the question has a text, and results to rank.
+
+    Evaluations repeat judged questions, and an overlay may not exist any more then.
+    """
+    if isinstance(reply, QueryFailed) or not reply.data.results:
+        return b""
+    if query.like is not None or query.overlay is not None:
         return b""
     searched = with_operators(query) if query.operators else query
     return b"" if searched.mode == "exact" else AnswerRecord.of(searched, reply.data).to_bytes()

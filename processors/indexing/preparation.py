@@ -448,9 +448,13 @@ class EmbeddedDocument:
 
 
 def text_hash(text: str, agent: str | None) -> bytes:
-    """SHA-256 (32 bytes) of an embedded text and, if it is private, of its agent."""
+    """SHA-256 (32 bytes) of an embedded text and, if it is private, of its agent.
+
+    An overlay shares the vectors of those who may see what is below it.
+    """
     shared = hashlib.sha256(text.encode()).digest()
-    return hashlib.sha256(agent.encode() + b"\0" + shared).digest() if agent else shared
+    owner = (agent or "").partition("/")[0]
+    return hashlib.sha256(owner.encode() + b"\0" + shared).digest() if owner else shared
 
 
 def _chunk_write(

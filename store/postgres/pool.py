@@ -16,6 +16,7 @@ import asyncpg
 import structlog
 from pgvector.asyncpg import register_vector
 
+from events.names import overlay_suffix, readable_agents
 from runtime.errors import ConfigurationError, OperatorError, Unavailable
 from store.postgres.connection import BoundedConnection, explained, no_postgres_url
 from store.postgres.named_queries import named
@@ -128,9 +129,9 @@ class Database:
     ) -> AsyncIterator[asyncpg.Connection]:
         """Begin a transaction that sees one project and, of its indexes, one generation.
 
-        It sees the shared rows of the generation and the private rows of the agent. It sees no rows
-        of an index if no generation is given, or one of another project. ``settings`` of Postgres
-        hold until it ends.
+        It sees the shared rows of the generation and the private rows of the agent; in an overlay
+        (``overlay_agent``), also those of the overlay. It sees no rows of an index if no generation
+        is given, or one of another project. ``settings`` of Postgres hold until it ends.
 
         Raises:
             Unavailable: the server cannot be reached, or the connection is lost; nothing is
@@ -177,6 +178,7 @@ def entering(
         "app.project_id": project_id,
         "app.agent": agent or "",
         "app.generation_id": generation_id or "",
+        **({"app.readable": " ".join(readable_agents(agent))} if overlay_suffix(agent) else {}),
         **settings,
     }
     return ";".join(

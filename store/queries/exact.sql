@@ -3,37 +3,28 @@
 select set_config('statement_timeout', $1, true)
 
 -- name: next_documents
--- The next $4 documents in path order, from the uri $2 and the agent $3 on. Each branch reads an
--- index in this order.
+-- The next $4 documents in path order, from the uri $2 and the agent $3 on. The index has the agent
+-- first, so the next documents of each agent are read from it, and merged.
 select d.id, d.uri, d.agent
 from (
-    (
-        select d.id, d.uri, d.agent
-        from documents d
-        where
-            d.generation_id = $1
-            and d.agent = ''
-            and not d.deleted
-            and d.uri >= $2
-            and (d.uri, d.agent) >= ($2, $3)
-            and {conditions}
-        order by d.uri
-        limit $4
-    )
-    union all
-    (
-        select d.id, d.uri, d.agent
-        from documents d
-        where
-            d.generation_id = $1
-            and d.agent = (select nullif(current_setting('app.agent', true), ''))
-            and not d.deleted
-            and d.uri >= $2
-            and (d.uri, d.agent) >= ($2, $3)
-            and {conditions}
-        order by d.uri
-        limit $4
-    )
+    select '' as agent
+    union
+    select current_setting('app.agent', true)
+    union
+    select unnest(string_to_array(current_setting('app.readable', true), ' '))
+) a
+cross join lateral (
+    select d.id, d.uri, d.agent
+    from documents d
+    where
+        d.generation_id = $1
+        and d.agent = a.agent
+        and not d.deleted
+        and d.uri >= $2
+        and (d.uri, d.agent) >= ($2, $3)
+        and {conditions}
+    order by d.uri
+    limit $4
 ) d
 order by d.uri, d.agent
 limit $4

@@ -156,6 +156,18 @@ coalesce(
     false
 )
 
+-- name: not_overlaid
+-- No document of the overlay is in the place of this one.
+not exists (
+    select
+    from documents o
+    where
+        o.generation_id = d.generation_id
+        and o.agent = d.agent || {0}::text
+        and o.uri = d.uri
+        and not o.deleted
+)
+
 -- name: passes
 -- The chunk and its document fulfil the conditions; looked up row by row. The fences keep the
 -- planner from walking through all documents instead, as it would before the tables were first

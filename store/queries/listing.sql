@@ -76,6 +76,19 @@ cross join lateral (
             )
         )
         and ($11::text is null or d.source_id = $11)
+        and (
+            $13 = ''
+            or not exists (
+                select
+                from documents o
+                where
+                    o.generation_id = d.generation_id
+                    and o.agent = d.agent || $13
+                    and o.uri = d.uri
+                    and not o.deleted
+            )
+            and not (d.agent like '%/%' and d.content_hash = encode(sha256(''), 'hex'))
+        )
     order by d.uri
     limit $12
 ) p
@@ -83,12 +96,17 @@ order by p.uri, p.agent
 limit $12
 
 -- name: single_document
--- The private document, if there is a shared one of the same uri.
+-- The private document, if there is a shared one of the same uri. The empty document of an overlay
+-- stands for one that the overlay lacks.
 select *
-from documents
-where generation_id = $1 and agent = any ($3::text[]) and uri = $4 and not deleted
-order by agent desc
-limit 1
+from (
+    select *
+    from documents
+    where generation_id = $1 and agent = any ($3::text[]) and uri = $4 and not deleted
+    order by agent desc
+    limit 1
+) d
+where not (agent like '%/%' and content_hash = encode(sha256(''), 'hex'))
 
 -- name: document_with_source_id
 -- The private document, if there is a shared one of the same kind and uri.
@@ -125,12 +143,16 @@ where
     and ($7::text is null or d.source_id = $7)
 
 -- name: document_id
--- The private document, if there is a shared one of the same uri.
+-- That of the single document.
 select id
-from documents
-where generation_id = $1 and agent = any ($2::text[]) and uri = $3 and not deleted
-order by agent desc
-limit 1
+from (
+    select id, agent, content_hash
+    from documents
+    where generation_id = $1 and agent = any ($2::text[]) and uri = $3 and not deleted
+    order by agent desc
+    limit 1
+) d
+where not (agent like '%/%' and content_hash = encode(sha256(''), 'hex'))
 
 -- name: chunks
 select
@@ -177,11 +199,20 @@ order by c.name
 -- First among the agent's own.
 select id from sources where project_id = $1 and name = $2 order by agent desc limit 1
 
+-- name: enter_overlays
+-- Show the documents of every visible overlay, to count them.
+select set_config(
+    'app.readable', coalesce(string_agg(agent || '/' || id, ' ' order by id), ''), true
+)
+from sources
+where project_id = $1 and base_id is not null
+
 -- name: sources
 select
     s.id, s.name, s.agent, s.kind, s.location, s.uri_prefix, s.commit, s.synced_at,
-    coalesce(n.documents, 0) as documents
+    b.name as base, coalesce(n.documents, 0) as documents
 from sources s
+left join sources b on b.project_id = s.project_id and b.id = s.base_id
 left join (
     select source_id, count(*)::int as documents
     from documents

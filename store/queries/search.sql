@@ -25,6 +25,7 @@ from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) 
 cross join lateral (
     select * from documents where generation_id = $1 and id = c.document_id offset 0
 ) d
+where {conditions}
 
 -- name: named
 -- The chunks in $2 for a question that is a name, with the text of those in $3, which define it.

@@ -18,8 +18,8 @@ select id from sources where project_id = $1 and agent = $2 and key = $3
 -- name: register
 -- A source that has published something keeps its prefix. Its location may change, because a
 -- checkout may move. No row if the id belongs to a source that was handed over.
-insert into sources as s (project_id, id, key, name, kind, location, uri_prefix, agent)
-values ($1, $2, $3, $4, $5, $6, coalesce($7, ''), $8)
+insert into sources as s (project_id, id, key, name, kind, location, uri_prefix, agent, base_id)
+values ($1, $2, $3, $4, $5, $6, coalesce($7, ''), $8, $9)
 on conflict (project_id, id) do update
 set
     name = excluded.name,
@@ -30,12 +30,12 @@ set
         else s.uri_prefix
     end
 where s.key = excluded.key
-returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent
+returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent, base_id
 
 -- name: list
 select
     s.id, s.key, s.name, s.kind, s.location, s.uri_prefix, s.revision, s.commit, s.synced_at,
-    s.agent, coalesce(n.documents, 0) as documents
+    s.agent, s.base_id, coalesce(n.documents, 0) as documents
 from sources s
 left join source_sizes() n on n.source_id = s.id
 where s.project_id = $1
@@ -44,7 +44,7 @@ order by s.name, s.agent
 -- name: of_files
 -- Sources that are read from files, with the options of their last sync.
 select
-    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent,
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent, base_id,
     state -> 'options' as options
 from sources
 where project_id = $1 and kind in ('git', 'directory')
@@ -52,20 +52,35 @@ order by name, agent
 
 -- name: named
 -- Sources by id.
-select id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent
+select id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent, base_id
 from sources
 where project_id = $1 and id = any ($2::text[])
+
+-- name: state
+select state from sources where project_id = $1 and id = $2
+
+-- name: overlay
+select id
+from sources
+where project_id = $1 and name = $2 and base_id is not null
+order by agent desc
+limit 1
 
 -- name: names
 select id, name from sources where project_id = $1
 
 -- name: states_of_others
--- States of other sources of the agent about changes that may still be in flight.
+-- States of other sources of the agent, overlays aside, about changes that may still be in flight.
 select
-    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent,
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at, agent, base_id,
     jsonb_build_object('version', state -> 'version', 'pending', state -> 'pending') as state
 from sources
-where project_id = $1 and id <> $2 and agent = $3 and coalesce(state ->> 'pending', '') <> ''
+where
+    project_id = $1
+    and id <> $2
+    and agent = $3
+    and base_id is null
+    and coalesce(state ->> 'pending', '') <> ''
 
 -- name: take
 -- The lease, if no other is valid. Its revision is above that of every earlier write of this source

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import asyncpg
 
 from events.globs import expression, literal
 from events.models import Filters, Kind
+from events.names import overlay_suffix
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
 from store.search.patterns import phrase_expression
@@ -32,7 +34,8 @@ class Visibility:
     kinds are those of their documents. Conditions do not repeat this choice: the retrievers read
     only the rows of one part.
 
-    ``subject`` is a chunk to leave out, with its document if it names one.
+    ``subject`` is a chunk to leave out, with its document if it names one. ``overlay`` is empty, or
+    the suffix of the agents of documents that take the place of others.
 
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
@@ -41,6 +44,12 @@ class Visibility:
     filters: Filters
     subject: Subject | None = None
     ignores_texts: bool = False
+    overlay: str = ""
+
+    @classmethod
+    def to(cls, generation_id: int, agent: str | None, filters: Filters) -> Self:
+        """Visibility to an agent, which may be in an overlay."""
+        return cls(generation_id, filters, overlay=overlay_suffix(agent))
 
     def without_texts(self) -> Visibility:
         """The same without phrases, for counts: reading every text would delay each answer."""
@@ -115,6 +124,8 @@ class Visibility:
         """Name of each requested condition, with its arguments."""
         filters = self.filters
         kinds = [str(kind) for kind in filters.kinds if kind is not Kind.CODE_EXAMPLE]
+        if self.overlay:
+            yield "not_overlaid", (self.overlay,)
         if kinds:
             yield "kinds", (kinds,)
         if filters.collections:

@@ -36,6 +36,7 @@ from store.search.vector_retriever import (
     StoredModels,
     VectorRetriever,
 )
+from store.sources import scope_in
 from store.types import (
     Candidates,
     ChunkPart,
@@ -168,6 +169,17 @@ class Search:
             )
         return generation
 
+    async def overlaid(self, project: str, agent: str | None, overlay: str) -> str:
+        """The agent by which ``agent`` searches in an overlay, see ``overlay_agent``.
+
+        Raises:
+            UnknownProject: no project has this name.
+            NotFound: the agent sees no overlay of this name.
+        """
+        project_id = await self._projects.require(project)
+        async with self._database.scope(project_id, agent) as connection:
+            return await scope_in(connection, project_id, agent, overlay)
+
     async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
         """Run the requested retrievers in parallel, each on a connection of its own.
 
@@ -180,7 +192,7 @@ class Search:
                 be compared as requested.
         """
         run = _Run()
-        visibility = Visibility(generation.id, request.filters)
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
         counting = self._coverage.counting(
             partial(self._scope, generation, request.agent), visibility, request.agent
         )
@@ -243,7 +255,7 @@ class Search:
         Raises:
             Unavailable: the server failed.
         """
-        visibility = Visibility(generation.id, filters)
+        visibility = Visibility.to(generation.id, agent, filters)
         return await self._exact.find(generation, pattern, visibility, agent, **options)
 
     async def subject(
@@ -270,7 +282,7 @@ class Search:
             rows = await connection.fetch(_QUERIES["vectors_of_chunk"], generation.id, chunk["id"])
             words = await self._keyword.rarest(
                 connection,
-                Visibility(generation.id, filters),
+                Visibility.to(generation.id, agent, filters),
                 dict.fromkeys(terms(chunk["content"])),
                 SUBJECT_TERMS,
             )
@@ -286,7 +298,7 @@ class Search:
     ) -> dict[int, ChunkRow]:
         """The rows of some chunks by id; deleted or invisible chunks are absent."""
         async with self._scope(generation, agent) as connection:
-            return await _rows(connection, generation, chunk_ids)
+            return await _rows(connection, generation, agent, chunk_ids)
 
     async def contexts(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
@@ -309,7 +321,7 @@ class Search:
         Deleted and invisible chunks are absent.
         """
         async with self._scope(generation, agent) as connection:
-            rows = await _rows(connection, generation, chunk_ids)
+            rows = await _rows(connection, generation, agent, chunk_ids)
             ordinals, beginnings = needed(rows)
             if not ordinals and not beginnings:
                 return rows, []
@@ -332,7 +344,7 @@ class Search:
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
-        visibility = Visibility(generation.id, request.filters)
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
         searched = replace(visibility, subject=request.subject)
         settings = self._vectors.settings(request.candidates)
         async with self._scope(generation, request.agent, settings) as connection:
@@ -350,7 +362,9 @@ class Search:
                 for model, vector in request.vectors.items()
             }
             found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
-            run.places = await Visibility(generation.id, Filters()).among(connection, found)
+            run.places = await (Visibility.to(generation.id, request.agent, Filters())).among(
+                connection, found
+            )
         return similar
 
     async def _compare(
@@ -390,7 +404,7 @@ class Search:
         if request.text is None and not request.defined:
             return KeywordMatches([])
         require_known_terms(request.project, generation)
-        visibility = Visibility(generation.id, request.filters)
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
         async with self._scope(generation, request.agent) as connection:
             if not request.vectors:
                 run.is_live, run.coverage = await self._coverage.state(
@@ -432,9 +446,15 @@ def _unit(stored: HalfVector) -> npt.NDArray[np.float32]:
 
 
 async def _rows(
-    connection: asyncpg.Connection, generation: Generation, chunk_ids: Sequence[int]
+    connection: asyncpg.Connection,
+    generation: Generation,
+    agent: str | None,
+    chunk_ids: Sequence[int],
 ) -> dict[int, ChunkRow]:
-    rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
+    # the retrievers may have seen two versions of a document: this statement sees one
+    visible = Visibility.to(generation.id, agent, Filters()).of_document(first_parameter=3)
+    sql = _QUERIES["rows"].format(conditions=visible.sql or "true")
+    rows = await connection.fetch(sql, generation.id, list(chunk_ids), *visible.arguments)
     return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
 

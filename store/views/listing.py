@@ -18,13 +18,14 @@ from typing import Any, Literal
 import asyncpg
 
 from events.models import Scalar
-from events.names import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition, overlay_suffix, readable_agents
 from runtime.errors import NotFound, UnknownProject, UsageError
 from store.documents import ledger
 from store.documents.text import TextPart, ending_of, joined_lines
 from store.generations.catalog import Generation, Projects, Recipe, enter_live, unknown_project
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
+from store.sources import scope_in
 from store.views.batches import Batch, SkippedFiles, batch_of
 
 __all__ = [
@@ -150,8 +151,9 @@ class CollectionRow:
 class SourceRow:
     """A source with the number of its documents, and the batch of its latest sync.
 
-    Only ``agent`` may see it; None: all may. ``synced_at`` is the end of the last complete sync,
-    and ``commit`` is what it published. The batch is None before the first sync of this version.
+    Only ``agent`` may see it; None: all may. ``base`` names the source that it is an overlay of.
+    ``synced_at`` is the end of the last complete sync, and ``commit`` is what it published. The
+    batch is None before the first sync of this version.
     """
 
     id: str
@@ -164,6 +166,7 @@ class SourceRow:
     synced_at: datetime | None
     batch: Batch | None
     agent: str | None = None
+    base: str | None = None
 
     @property
     def found(self) -> int | None:
@@ -307,6 +310,7 @@ class Listing:
                 collection,
                 source_id,
                 limit,
+                overlay_suffix(agent),
             )
         return [_document(row) for row in rows]
 
@@ -437,6 +441,15 @@ class Listing:
             return [row["uri"] for row in rows]
         return []
 
+    async def overlaid(self, project: str, agent: str | None, overlay: str) -> str:
+        """The agent by which ``agent`` sees an overlay, see ``overlay_agent``.
+
+        Raises:
+            NotFound: the agent sees no overlay of this name.
+        """
+        async with self._live(project, agent) as (connection, live):
+            return await scope_in(connection, live.project_id, agent, overlay)
+
     async def collections(self, project: str, agent: str | None) -> list[CollectionRow]:
         """Collections by name that have documents which the agent may see."""
         async with self._live(project, agent) as (connection, live):
@@ -446,6 +459,7 @@ class Listing:
     async def sources(self, project: str, agent: str | None = None) -> list[SourceRow]:
         """Sources of a project that the agent may see, by name."""
         async with self._live(project, agent) as (connection, live):
+            await connection.execute(_QUERIES["enter_overlays"], live.project_id)
             rows = await connection.fetch(_QUERIES["sources"], live.project_id, live.id)
             batches = await connection.fetch(_QUERIES["latest_batches"], live.project_id)
         by_source = {row["source_id"]: batch_of(row) for row in batches}
@@ -551,7 +565,7 @@ async def _agents(
 ) -> Sequence[str]:
     """Agents whose documents are listed; '' for the shared ones."""
     if agent != EVERY_AGENT:
-        return ["", agent] if agent else [""]
+        return ["", *readable_agents(agent)]
     rows = await connection.fetch(_QUERIES["agents"], live.id)
     return [row["agent"] for row in rows]
 

@@ -16,7 +16,7 @@ from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, Result, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
-from tests.support.repositories import write_files
+from tests.support.repositories import Repository, create_repository, write_files
 from tests.support.waiting import eventually
 
 VALVES = (
@@ -113,6 +113,46 @@ async def test_users_and_teams_share_a_project(cli: Cli, plant: Path) -> None:
     assert (await cli(*delete, "--user", "ben")).code == 1
     assert (await cli(*delete, "--user", "ana")).code == 0
     assert await finds("--user", "ana") == ["own.md", "valves.md"]
+
+
+async def test_a_linked_work_tree_is_asked_by_its_directory(cli: Cli, plant: Path) -> None:
+    """In the work tree of an overlay questions see it, also after a replay; else the base."""
+    repository = create_repository(plant)
+    repository.commit()
+    tree = Repository(plant.parent / "next")
+    repository.git("worktree", "add", "--quiet", "-b", "next", str(tree.path))
+    here, there = cli.within(tree.path), cli.within(plant)
+    ask = ("ask", "valve", "-p", "plant", "--json")
+    assert (await there("sync", ".", "-p", "plant", "--wait")).code == 0
+    assert "seven bar" in (await here(*ask)).stdout, "the work tree is not synced"
+    text = (tree.path / "valves.md").read_text().replace("seven bar", "nine bar")
+    tree.commit({"valves.md": text})
+    synced = (await here("sync", ".", "-p", "plant", "--wait")).stdout
+    assert f"overlay {tree.path} of plant@" in synced
+    assert " 1 published" in synced
+    for rebuild in (False, True):
+        if rebuild:
+            assert (await cli("replay", "-p", "plant")).code == 0
+        found = (await here(*ask)).stdout
+        assert "nine bar" in found
+        assert "seven bar" not in found
+        assert "nine bar" in (await here("grep", "bar", "-p", "plant")).stdout
+        assert "seven bar" in (await here(*ask, "--overlay", "")).stdout
+        assert (await there(*ask, "--overlay", str(tree.path))).stdout.count("nine bar") == 1
+        found = (await there(*ask)).stdout
+        assert "seven bar" in found
+        assert "nine bar" not in found
+    tree.commit({"valves.md": text.replace("nine bar", "ten bar")})
+    assert "ten bar" in (await here(*ask, "--refresh", "--refresh-seconds", "20")).stdout
+    assert (await there(*ask, "--overlay", "none")).code == 1
+    listed = (await cli("source", "list", "-p", "plant", "--json")).stdout
+    base, overlay = sorted(map(json.loads, listed.splitlines()), key=lambda row: row["base"] or "")
+    assert (overlay["source"], overlay["base"]) == (str(tree.path), base["source"])
+    assert overlay["documents"] == 1
+    delete = ("source", "delete", "-p", "plant", "--yes")
+    assert "has overlays" in (await cli(*delete, base["source"])).stderr
+    assert (await cli(*delete, str(tree.path))).code == 0
+    assert "seven bar" in (await here(*ask)).stdout
 
 
 async def test_a_question_is_asked_after_a_refresh(cli: Cli, plant: Path) -> None:

@@ -73,13 +73,15 @@ class Command:
         stdin: bytes = b"",
         strike: Sequence[str] = (),
         server: Path | None = None,
+        directory: str = "",
     ) -> Command:
         """Start a command.
 
         ``strike``: arguments of ``arm_with``, empty for none. ``server``: socket of the fork
-        server; None for that of this run.
+        server; None for that of this run. ``directory``: the one that it runs in; empty: that of
+        the server.
         """
-        order = Order([*arguments], {**os.environ, **environment}, [*strike])
+        order = Order([*arguments], {**os.environ, **environment}, [*strike], directory=directory)
         given, *printed = (TemporaryFile() for _ in range(3))  # noqa: SIM115  # result closes them
         with given:
             given.write(stdin)
@@ -132,11 +134,17 @@ class Cli:
     """``headrace`` in an environment.
 
     The process is forked with all modules loaded, which takes a tenth of the time of a start. With
-    ``as_typed`` it is started as from a shell.
+    ``as_typed`` it is started as from a shell. ``directory`` is the one in which it runs; empty:
+    that of the tests.
     """
 
     environment: dict[str, str]
     as_typed: bool = False
+    directory: str = ""
+
+    def within(self, directory: Path) -> Cli:
+        """The same in another directory."""
+        return replace(self, directory=str(directory))
 
     @property
     def typed(self) -> Cli:
@@ -150,7 +158,9 @@ class Cli:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         if self.as_typed:
             return await _typed(arguments, whole, given)
-        command = await Command.start(*arguments, environment=whole, stdin=given)
+        command = await Command.start(
+            *arguments, environment=whole, stdin=given, directory=self.directory
+        )
         return await command.result(_LONGEST_SECONDS)
 
 

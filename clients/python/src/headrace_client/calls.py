@@ -235,6 +235,7 @@ def ask(
     weights: Weights | None = None,
     filters: Filters | None = None,
     min_event: str | Receipt | None = None,
+    overlay: str | None = None,
     vectors: bool = False,
     max_wait: timedelta = timedelta(seconds=5),
     explain: bool = False,
@@ -266,6 +267,7 @@ def ask(
         weights: weight of each retriever in the fusion.
         filters: conditions on the documents to search.
         min_event: a receipt, or its token; the answer must reflect that change.
+        overlay: name of an overlay: search the versions of its work tree or branch.
         vectors: also wait until the vectors of that change are searchable.
         max_wait: longest wait for ``min_event`` before a stale answer is returned.
         explain: add an explanation to each result.
@@ -301,6 +303,7 @@ def ask(
         weights=weights,
         filters=filters or Filters(),
         min_event=min_event.token if isinstance(min_event, Receipt) else min_event,
+        overlay=overlay,
         vectors=vectors,
         max_wait_ms=_ms(max_wait),
         explain=explain,

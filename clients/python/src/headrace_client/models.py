@@ -562,6 +562,7 @@ class Source(_Response):
     synced_at: datetime | None = None
     batch: SourceBatch | None = None
     agent: str | None = None
+    base: str | None = None
 
 
 class Recipe(_Response):
@@ -695,6 +696,7 @@ class Question(_Request):
     rerank: bool = True
     min_relevance: float | None = None
     min_event: str | None = None
+    overlay: str | None = None
     vectors: bool | None = None
     max_wait_ms: int = 5_000
     explain: bool = False

@@ -10,8 +10,9 @@ from events.client.operator_client import OperatorClient
 from events.models import DocumentChanged
 from events.names import Names, Topic
 from events.streams.entries import entries_of
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport
-from gateway.sync.sync import Destination, Until, sync_source
+from gateway.sync.sync import Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import SizeLimits, open_source
 from store.generations.catalog import Recipe

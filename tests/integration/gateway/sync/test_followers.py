@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gateway.sync.followers import follower, mirror_folder
 from gateway.sync.hook import hook_line
-from gateway.sync.sync import Destination
+from gateway.sync.registration import Destination
 from runtime.settings import GatewaySettings, Settings
 from sources.git_hooks import GitHooks
 from tests.support.repositories import create_repository

@@ -19,8 +19,9 @@ import pytest
 from events.client.operator_client import OperatorClient
 from events.models import content_hash
 from gateway.sync.ownership import Lease
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport
-from gateway.sync.sync import Destination, Until, sync_source
+from gateway.sync.sync import Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import SizeLimits, Source, open_source
 from sources.github.repository import ThreadChoice, open_github

@@ -17,8 +17,8 @@ import pytest
 from events.client.operator_client import OperatorClient
 from gateway.progress import show_nothing
 from gateway.sync.refresh import Refresh, refresh_sources
+from gateway.sync.registration import Destination
 from gateway.sync.request import SyncRequest
-from gateway.sync.sync import Destination
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.settings import Settings
 from sources import open_source

@@ -20,8 +20,9 @@ from events.names import Lane, Names, Topic
 from events.streams.entries import entries_of
 from gateway.sync import ownership
 from gateway.sync.ownership import Lease
+from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport, describe
-from gateway.sync.sync import Destination, Until, preview_sync, sync_source
+from gateway.sync.sync import Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
 from sources import Reason, SizeLimits, open_source

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.sync import hook
 from gateway.sync.hook import LOG, hook_line, queued, sync_behind_git
+from gateway.sync.registration import Destination
 from gateway.sync.request import SyncRequest
-from gateway.sync.sync import Destination
 from runtime.errors import Unavailable, UsageError
 from runtime.settings import Settings
 from sources import open_source

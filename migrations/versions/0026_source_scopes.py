@@ -1,4 +1,4 @@
-"""Sources that only one agent may see."""
+"""Sources that only one agent may see, and overlays."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ oldest_code = "0025"
 
 
 def upgrade() -> None:
-    """Run ``0026_private_sources.sql``."""
+    """Run ``0026_source_scopes.sql``."""
     run_script(__file__)
