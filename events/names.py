@@ -239,9 +239,9 @@ def readable_agents(agent: str | None) -> tuple[str, ...]:
 
 
 def overlay_suffix(agent: str | None) -> str:
-    """What an overlay's documents have behind the agent of the document whose place they take.
+    """Slash and id of the overlay in which an agent asks; empty outside overlays.
 
-    It is empty outside overlays.
+    A document of the overlay has them behind the agent of the document whose place it takes.
     """
     _, slash, overlay_id = (agent or "").partition("/")
     return slash + overlay_id

@@ -186,7 +186,7 @@ def test_names_hold_no_credentials() -> None:
 def test_urls_are_opened_as_buckets(tmp_path: Path) -> None:
     """A URL of any file system is a bucket, which has no work tree; paths take no --exclude."""
     assert open_source(f"file://{tmp_path}").kind == "bucket"
-    with pytest.raises(UsageError, match="work tree"):
+    with pytest.raises(UsageError, match="not a repository"):
         open_source(URL, worktree=True)
     with pytest.raises(UsageError, match="--exclude"):
         open_source(tmp_path, exclude=["a"])
