@@ -48,8 +48,8 @@ def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
         return GitSource(path.resolve(), "", choice)
     if not any((folder / ".git").exists() for folder in (path.resolve(), *path.resolve().parents)):
         return None
-    root, prefix = _work_tree(path)
-    source = GitSource(root, prefix, choice)
+    root, prefix, commit = _work_tree(path)
+    source = GitSource(root, prefix, choice, commit=commit)
     return source if not prefix or source.tracks_anything() else None
 
 
@@ -66,11 +66,18 @@ class GitSource:
     kind = "git"
 
     def __init__(
-        self, root: Path, prefix: str = "", choice: Choice = _ALL, branch: str | None = None
+        self,
+        root: Path,
+        prefix: str = "",
+        choice: Choice = _ALL,
+        *,
+        commit: str = "",
+        branch: str | None = None,
     ) -> None:
         self._root = root
         self._prefix = prefix
         self._choice = choice
+        self._commit = commit
         self._read_rules: tuple[str, Sequence[str]] = ("", ())
         self.branch = branch
 
@@ -80,7 +87,7 @@ class GitSource:
         Raises:
             UsageError: there is no such branch.
         """
-        source = GitSource(self._root, self._prefix, self._choice, branch)
+        source = GitSource(self._root, self._prefix, self._choice, branch=branch)
         source._head()
         return source
 
@@ -95,6 +102,15 @@ class GitSource:
     def key(self) -> str:
         """Identity, made of the repository's first commit and the part of it that is synced."""
         return f"git:{self._repository}:{self._prefix}"
+
+    def recall_key(self, key: str, commit: str | None) -> None:
+        """Take over the key of an earlier sync if the source was opened at the same commit.
+
+        To find a key takes long in a long history.
+        """
+        repository, _, prefix = key.removeprefix("git:").partition(":")
+        if commit == self._commit and prefix == self._prefix:
+            self._repository = repository
 
     @property
     def location(self) -> str:
@@ -335,8 +351,8 @@ def _is_bare(path: Path) -> bool:
         return False
 
 
-def _work_tree(path: Path) -> tuple[Path, str]:
-    """Root of the work tree, and the path of the directory in it.
+def _work_tree(path: Path) -> tuple[Path, str, str]:
+    """Root of the work tree, the path of the directory in it, and the commit at HEAD.
 
     Raises:
         UsageError: there is no commit yet, or git can't read the repository.
@@ -355,7 +371,7 @@ def _work_tree(path: Path) -> tuple[Path, str]:
         raise UsageError(f"{path} can't be read by git: {error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path!r} has a name that is not UTF-8", "rename it") from error
-    return Path(root), prefix
+    return Path(root), prefix, commit
 
 
 def _rev_parse(path: Path, *arguments: str) -> str:

@@ -31,7 +31,7 @@ class WorkTreeSource(GitSource):
     @classmethod
     def of(cls, source: GitSource) -> Self:
         """Build the source of a repository's work tree."""
-        return cls(source._root, source._prefix, source._choice)
+        return cls(source._root, source._prefix, source._choice, commit=source._commit)
 
     @property
     def options(self) -> SyncOptions:

@@ -22,6 +22,7 @@ from gateway.sync.sync import Until, size_limits, sync_source
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 from sources import Source, SyncOptions, open_source
+from sources.git import GitSource
 from store.sources import RegisteredSource
 from store.store import Store
 
@@ -211,6 +212,8 @@ class _Run:
         )
         identified = self._sources.get(registered.base_id or "", registered)
         is_named = identified.key.startswith(NAMED)
+        if isinstance(source, GitSource) and not is_named:
+            source.recall_key(identified.key, identified.commit)
         if source.kind != registered.kind or not (is_named or source.key == identified.key):
             raise UsageError(
                 f"{registered.location} is another source now", "sync it by `headrace sync`"

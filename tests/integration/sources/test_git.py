@@ -48,6 +48,26 @@ def test_a_shallow_clone_is_known_by_its_remote(tmp_path: Path) -> None:
     assert open_source(shallow[0]).key != open_source(repository.path).key
 
 
+def test_a_key_is_recalled_for_the_same_commit_only(tmp_path: Path) -> None:
+    """The key of another commit or folder is that of the repository."""
+    repository = create_repository(tmp_path / "one", {"a.md": "1", "b/c.md": "2"})
+    first = repository.git("rev-parse", "HEAD")
+    for folder, key, recalled in (
+        (repository.path, "git:known:", "git:known:"),
+        (repository.path / "b", "git:known:b/", "git:known:b/"),
+        (repository.path / "b", "git:known:", f"git:{first}:b/"),
+    ):
+        source = open_source(folder)
+        assert isinstance(source, GitSource)
+        source.recall_key(key, first)
+        assert source.key == recalled
+    repository.commit({"a.md": "3"})
+    source = open_source(repository.path)
+    assert isinstance(source, GitSource)
+    source.recall_key("git:known:", first)
+    assert source.key == f"git:{first}:"
+
+
 @pytest.mark.parametrize("option", ["--mirror", "--bare"])
 def test_a_repository_without_a_work_tree_is_git(tmp_path: Path, option: str) -> None:
     """A bare repository gives the files at HEAD."""

@@ -192,6 +192,11 @@ async def test_the_newer_checkout_of_a_repository_wins(
         assert (report.published, report.deleted) == (1, 1)
         assert len(await syncs.uris()) == 1
         assert counts(await syncs(new.path)) == (0, 2, 0)
+        new.git("clone", "--quiet", "--depth=1", f"file://{new.path}", str(root / "shallow"))
+        with pytest.raises(UsageError, match="git fetch --unshallow"):
+            await syncs(root / "shallow")
+        Repository(root / "shallow").git("fetch", "--quiet", "--unshallow")
+        assert counts(await syncs(root / "shallow")) == (2, 0, 0)
 
 
 async def test_a_directory_that_becomes_a_repository_keeps_its_documents(
