@@ -20,7 +20,6 @@ from itertools import cycle
 from time import perf_counter
 
 from bench.corpus import python_files, questions
-from bench.engines import chunks_per_s, ratio_to_f32
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from bench.telemetry import telemetry_figures
@@ -30,6 +29,7 @@ from events.models import DocumentChange, DocumentIndexed
 from events.names import Lane
 from processors.chunking import cut
 from processors.chunking.types import Source
+from processors.embedders.embedder import Urgency
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedders.local.embedder import LocalEmbedder
 from processors.embedders.local.encoder import Precision
@@ -42,6 +42,8 @@ ROUNDS = 3
 EMBEDDED_CHUNKS = 1_200
 NOOP_CHUNKS = 15_000
 QUESTIONS_PER_S = 4.0
+_ENGINE_ROUNDS = 5
+_ENGINE_TEXTS = 100
 
 _PATIENCE = timedelta(minutes=10)
 
@@ -73,7 +75,7 @@ async def measure() -> Report:
     async with bench_stack() as stack:
         async with stack.worker():
             for number in range(ROUNDS):
-                bare.append(await chunks_per_s(model, few_texts))
+                bare.append(await _chunks_per_s(model, few_texts))
                 times = await _index(stack, f"model-{number}", few)
                 following.append(len(few_texts) / (times.vector_s - times.keyword_s))
         async with stack.worker(HEADRACE_MODEL=HASHING_MODEL):
@@ -94,7 +96,7 @@ async def measure() -> Report:
             **await _by_keyword(),
             **telemetry,
             "engine": str(engine),
-            "engine_ratio": round(await ratio_to_f32(engine, few_texts), 2),
+            "engine_ratio": round(await _ratio_to_f32(engine, few_texts), 2),
             "model_threads": options.threads,
             "chunks": len(few_texts),
             "noop_chunks": len(many_texts),
@@ -162,3 +164,25 @@ async def _by_keyword() -> dict[str, float]:
 
 def _changes(project: str, documents: Sequence[Document]) -> list[DocumentChange]:
     return [DocumentChange(project=project, uri=uri, content=content) for uri, content in documents]
+
+
+async def _ratio_to_f32(precision: Precision, texts: Sequence[str]) -> float:
+    """Return chunks per second on one thread ÷ those in f32: median of alternating rounds."""
+    embedders = [LocalEmbedder(precision=choice) for choice in (precision, Precision.F32)]
+    step = max(1, len(texts) // _ENGINE_TEXTS)
+    sample = texts[::step][:_ENGINE_TEXTS]
+    speeds = [
+        [await _chunks_per_s(embedder, sample) for embedder in embedders]
+        for _ in range(_ENGINE_ROUNDS + 1)
+    ]
+    for embedder in embedders:
+        await embedder.close()
+    # kernels for the lengths of the sample are compiled in the first round
+    return statistics.median(speed / exact for speed, exact in speeds[1:])
+
+
+async def _chunks_per_s(embedder: LocalEmbedder, texts: Sequence[str]) -> float:
+    """Return the speed of one call for all texts."""
+    started = perf_counter()
+    await embedder.embed(texts, Urgency.BULK)
+    return len(texts) / (perf_counter() - started)

@@ -1,4 +1,4 @@
-"""Cost of our child processes: processor time and memory of each with its descendants.
+"""Cost of child processes: processor time and memory of each with its descendants.
 
 It is read from ``/proc``, so it is available on Linux only; elsewhere the result is empty.
 """
@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "peak_mb", "usage_by_role"]
+__all__ = ["Usage", "cpu_s_below", "memory_mb_below", "peak_mb", "usage_by_role"]
 
 _PROC = Path("/proc")
 _ROLES = {"postgres": "postgres", "redis-server": "redis", "gateway.main": "worker"}
 """Role by a word of the command line."""
+
+_PARTS = {"postgres": "postgres", "redis-server": "redis", "worker": "worker", "serve": "gateway"}
+"""Part of a running ``headrace up`` by a word of the command line; the rest are commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,7 @@ class _Process:
 
 def usage_by_role() -> dict[str, list[Usage]]:
     """Return the usage of each child that is a server or a worker, by role, oldest first."""
-    processes = dict(_processes())
-    children: dict[int, list[int]] = defaultdict(list)
-    for pid, process in sorted(processes.items()):
-        children[process.parent].append(pid)
+    processes, children = dict(_processes()), _children()
     usage: dict[str, list[Usage]] = defaultdict(list)
     for pid in children[os.getpid()]:
         role = _role(pid)
@@ -59,6 +59,45 @@ def usage_by_role() -> dict[str, list[Usage]]:
                 )
             )
     return dict(usage)
+
+
+def cpu_s_below(pid: int) -> dict[str, float]:
+    """Return the processor seconds of ``headrace up`` and its descendants, by part.
+
+    A worker's parsers belong to it. ``commands`` are those that it runs, and ``up`` itself.
+    """
+    processes, children = dict(_processes()), _children()
+    seconds: dict[str, float] = defaultdict(float)
+    pending = [(pid, "commands")]
+    while pending:
+        member, inherited = pending.pop()
+        role = _role(member, _PARTS) or inherited
+        seconds[role] += processes[member].cpu_s if member in processes else 0.0
+        pending += [(child, role) for child in children.get(member, ())]
+    return dict(seconds)
+
+
+def memory_mb_below(pid: int) -> float:
+    """Return the memory of a process and its descendants, in units of 1,000,000 bytes.
+
+    A page that several processes share counts once over all of them.
+    """
+    return sum(map(_pss_mb, (pid, *_descendants(pid, _children()))))
+
+
+def _pss_mb(pid: int) -> float:
+    try:
+        rollup = (_PROC / str(pid) / "smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(rollup.partition("\nPss:")[2].split()[0]) * 1024 / 1e6
+
+
+def _children() -> Mapping[int, list[int]]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, process in sorted(_processes()):
+        children[process.parent].append(pid)
+    return children
 
 
 def _processes() -> Iterator[tuple[int, _Process]]:
@@ -78,13 +117,13 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
         yield from _descendants(child, children)
 
 
-def _role(pid: int) -> str | None:
+def _role(pid: int, roles: Mapping[str, str] = _ROLES) -> str | None:
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
-    names = {Path(word).name.split(" ")[0] for word in words}  # Redis appends its address
-    return next((role for word, role in _ROLES.items() if word in names), None)
+    names = [Path(word).name.split(" ")[0] for word in words]  # Redis appends its address
+    return next((role for word, role in roles.items() if word in names), None)
 
 
 def peak_mb() -> float:

@@ -38,6 +38,7 @@ class Measurement(StrEnum):
     TENANTS = "tenants"
     REPOSITORIES = "repositories"
     WATCH = "watch"
+    COST = "cost"
 
 
 def command(

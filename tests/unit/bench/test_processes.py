@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.processes import usage_by_role
+from bench.processes import cpu_s_below, memory_mb_below, usage_by_role
 
 BURNING = """
 import subprocess, sys, time
@@ -30,5 +31,8 @@ def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
         assert usage.pid == child.pid
         assert 0.5 <= usage.cpu_s < 5
         assert usage.rss_bytes > 2**20
+        assert cpu_s_below(child.pid) == {"worker": usage.cpu_s}
+        assert cpu_s_below(os.getpid())["worker"] == usage.cpu_s
+        assert 1 < memory_mb_below(child.pid) < 100
         child.communicate()
     assert "worker" not in usage_by_role()
