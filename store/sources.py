@@ -146,8 +146,9 @@ class Sources:
 
         ``uri_prefix`` None: the prefix chosen before, or no prefix. It can be changed until the
         first sync has published something. ``agent`` empty: the source is shared. ``former_key``:
-        if the agent has only a source with that key, it gets the new one, and keeps its id,
-        documents and prefix. ``base_id``: the source is an overlay of that one.
+        if the agent has only a source with that key, and this machine has synced it last, it gets
+        the new key, and keeps its id, documents and prefix. ``base_id``: the source is an overlay
+        of that one.
 
         Raises:
             UsageError: the source has another prefix or base, another source has the name, or the
@@ -157,8 +158,8 @@ class Sources:
         async with self._database.scope(project_id, agent) as connection:
             await Lock.SOURCES.acquire(connection, project_id)
             if former_key is not None:
-                keys = former_key, key
-                await connection.execute(_QUERIES["hand_over"], project_id, agent, *keys)
+                handed = former_key, key, socket.gethostname()
+                await connection.execute(_QUERIES["hand_over"], project_id, agent, *handed)
             known_id = await connection.fetchval(_QUERIES["id_of"], project_id, agent, key)
             source_id = known_id or source_id_of(key, agent)
             named_by = project_id, name, source_id, agent

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 
 from events.names import Lane
 from runtime.errors import UsageError
-from sources import Source
+from sources import Source, SyncOptions
 from sources.directory import directory_key
 from sources.git import GitSource
 from store.sources import RegisteredSource, Sources, source_id_of
@@ -97,7 +98,7 @@ class Registration:
         """Find the source; returns None if a sync would first register it or change its prefix."""
         listed = await sources.list(self.destination.project, self.agent)
         by_key = {source.key: source for source in listed if source.agent == self.agent}
-        source = by_key.get(self.key) or by_key.get(self._former_key() or "")
+        source = by_key.get(self.key) or await self._former(sources)
         if source is None or self.destination.prefix in (None, source.uri_prefix):
             return source
         return None if source.synced_at is None else await self.register(sources)
@@ -108,6 +109,16 @@ class Registration:
         if has_other_key or self.source.kind != "git":
             return None
         return directory_key(self.source.location)
+
+    async def _former(self, sources: Sources) -> RegisteredSource | None:
+        """Find the source that this one takes over; returns None if there is none."""
+        key, host = self._former_key(), socket.gethostname()
+        for source, saved in await sources.of_files(self.destination.project, self.agent):
+            options = SyncOptions.from_json(saved)
+            is_own = source.agent == self.agent and options is not None and options.host == host
+            if is_own and source.key == key:
+                return source
+        return None
 
     def _prefix(self) -> str | None:
         """Prefix of the uris. An overlay has that of its base, so that its documents replace them.

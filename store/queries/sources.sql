@@ -3,13 +3,15 @@
 select id, name from sources where project_id = $1 and name = $2 and id <> $3 and agent = $4
 
 -- name: hand_over
--- A source under a former key gets the current one, unless another source has that already.
+-- A source under a former key gets the current one, unless another source has that already. The
+-- host has to be that of its last sync: the same path of another machine is another directory.
 update sources
 set key = $4
 where
     project_id = $1
     and agent = $2
     and key = $3
+    and state -> 'options' ->> 'host' = $5
     and not exists (select 1 from sources where project_id = $1 and agent = $2 and key = $4)
 
 -- name: id_of

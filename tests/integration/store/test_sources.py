@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -60,7 +61,11 @@ async def test_a_source_is_handed_over_to_another_key(sources: Sources) -> None:
     """It keeps its id and prefix; the former key can't be used again, nor take over another."""
     first = await registered(sources, uri_prefix="docs/")
     taken = await sources.take(first, LEASE, 0)
-    await sources.finish(taken, {}, None)
+    await sources.finish(taken, {"options": {"host": "another machine"}}, None)
+    await registered(sources, key="a", name="a", former_key=first.key)
+    assert {source.key for source in await sources.list("alpha")} == {"a", first.key}
+    taken = await sources.take(first, LEASE, 0)
+    await sources.finish(taken, {"options": {"host": socket.gethostname()}}, None)
     change = {"key": "new", "name": "docs@1", "kind": "git", "former_key": first.key}
     after = await registered(sources, **change)
     assert (after.id, after.key, after.kind) == (first.id, "new", "git")
@@ -70,7 +75,7 @@ async def test_a_source_is_handed_over_to_another_key(sources: Sources) -> None:
         await registered(sources)
     other = await registered(sources, "other")
     await registered(sources, **change | {"former_key": other.key})
-    assert {source.key for source in await sources.list("alpha")} == {"new", other.key}
+    assert {source.key for source in await sources.list("alpha")} == {"a", "new", other.key}
 
 
 async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
