@@ -6,6 +6,9 @@ is its process id in a line, and its exit code in another once it has ended. A p
 when its client ends. The server and its processes end when its standard input ends.
 
 With a second argument, ``providers``, the library for model providers is loaded too.
+
+Parsers are forked from a process that has only their modules (socket ``parsers`` beside the other):
+a fork costs as much as its memory is large, and most tests start a parser.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import pkgutil
 import random
 import selectors
 import signal
@@ -26,22 +28,11 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
-import gateway.commands
-from gateway.main import run
 from processors.chunking.sandbox import child
 from processors.embedders.local.tokenizer import tokenizer_path
-from processors.embedders.remote import provider
-from tests.chaos.armed import arm_with
-from tests.support.databases import data_is_copied
-from tests.support.forked_parsers import parsers_are_forked
-from tests.support.forked_services import services_are_forked
-from tests.support.orders import LISTENING, PARSER, Order
+from tests.support.orders import LISTENING, PARSER, PARSERS, Order
 
-_PRELOADED = (
-    "alembic.command",
-    "processors.chunking.registry",
-    "processors.embedders.local.embedder",
-)
+_COMMANDS = "tests.support.forked_commands"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,18 +46,26 @@ class _Server:
         self._bell, self._ringer = socket.socketpair()
         self._path = path
 
+    def listen(self) -> None:
+        """Accept orders, which wait until ``serve``."""
+        self._door.bind(f"{self._path}~")
+        self._door.listen(64)
+        Path(f"{self._path}~").rename(self._path)
+
+    def close(self) -> None:
+        """Leave the orders to another process with this server."""
+        self._selector.close()
+        for end in (self._door, self._bell, self._ringer):
+            end.close()
+
     def serve(self) -> None:
         """Serve without end."""
         for end in (self._bell, self._ringer):
             end.setblocking(False)
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._door.bind(f"{self._path}~")
-        self._door.listen(64)
-        Path(f"{self._path}~").rename(self._path)
         for source, react in ((0, self._end), (self._door, self._fork), (self._bell, self._reap)):
             self._selector.register(source, selectors.EVENT_READ, react)
-        os.write(1, LISTENING)
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -125,16 +124,27 @@ class _Server:
 
 def main(path: str, *preloaded: str) -> None:
     """Serve until the standard input has ended."""
-    commands = pkgutil.iter_modules(gateway.commands.__path__, "gateway.commands.")
-    for name in (*_PRELOADED, *(command.name for command in commands)):
-        import_module(name)
+    import_module("processors.chunking.registry")
     child._counter = cache(child._counter)
     child._counter(tokenizer_path(None))
-    if "providers" in preloaded:
-        provider._load_litellm()
+    parsers = _Server(str(Path(path).with_name(PARSERS)))
+    parsers.listen()
+    parent = os.getpid()
+    if os.fork() == 0:
+        _end_with(parent)
+        _serve(parsers)
+    parsers.close()
+    import_module(_COMMANDS).load("providers" in preloaded)
+    server = _Server(path)
+    server.listen()
+    os.write(1, LISTENING)
+    _serve(server)
+
+
+def _serve(server: _Server) -> None:
     gc.collect()
     gc.freeze()
-    _Server(path).serve()
+    server.serve()
 
 
 def _say(client: socket.socket, number: int) -> None:
@@ -155,7 +165,7 @@ def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> N
         if order.program == PARSER:
             child.main(order.arguments)
         else:
-            _run(order, server)
+            import_module(_COMMANDS).run_order(order, Path(server))
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
@@ -167,30 +177,19 @@ def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> N
         os._exit(code)
 
 
-def _run(order: Order, server: str) -> None:
-    """Run ``headrace`` as the order says: its parsers are forked, the data of servers is copied."""
-    if order.strike:
-        point, *numbers = order.strike
-        arm_with(point, *map(int, numbers))
-    sys.argv[1:] = order.arguments
-    chunkers = {"chunkers": order.chunkers} if order.chunkers else {}
-    with (
-        parsers_are_forked(Path(server), **chunkers),
-        services_are_forked(Path(server)),
-        data_is_copied(Path(server).parent),
-    ):
-        run()
-
-
 def _detach(streams: Sequence[int], parent: int) -> None:
     """Give the process its own session and streams, and end it with the server."""
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(71)
+    _end_with(parent)
     for target, source in enumerate(streams):
         os.dup2(source, target)
         os.close(source)
+
+
+def _end_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(71)
 
 
 if __name__ == "__main__":

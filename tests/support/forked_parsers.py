@@ -17,19 +17,19 @@ from processors.chunking.sandbox import parser, pool
 from processors.chunking.sandbox.parser import Parser, ParserSettings
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.wiring import foundation
-from runtime.settings import ChunkingLimits
 from tests.support.forking import Forked, fork, fork_server
-from tests.support.orders import PARSER, Order
+from tests.support.orders import PARSER, PARSERS, Order
 
 __all__ = ["ForkedPool", "parsers_are_forked"]
 
-_ROOM_BYTES = ChunkingLimits().memory_bytes
+_ROOM_BYTES = 2**29
+"""More than a forked parser begins with."""
 
 
 class ForkedPool(ChunkingPool):
     """Pool whose parsers are forked, which takes a tenth of a start.
 
-    A parser whose memory limit a test has lowered is started: a forked one begins with too much.
+    A parser with a low memory limit is started instead.
 
     Args:
         server: socket of the fork server; None for that of this run.
@@ -90,7 +90,7 @@ class _ForkedProcess:
         null = os.open(os.devnull, os.O_WRONLY)
         streams = (requests[0], answers[1], null)
         order = Order([argument], parser._environment(), program=PARSER)
-        process = await asyncio.to_thread(fork, server, order, streams)
+        process = await asyncio.to_thread(fork, server.with_name(PARSERS), order, streams)
         for stream in streams:
             os.close(stream)
         loop = asyncio.get_running_loop()

@@ -7,13 +7,16 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["LISTENING", "PARSER", "Order"]
+__all__ = ["LISTENING", "PARSER", "PARSERS", "Order"]
 
 LISTENING = b"listening\n"
 """Line that the server prints once it accepts orders."""
 
 PARSER = "parser"
 """Program that chunks documents; every other order is for ``headrace``."""
+
+PARSERS = "parsers"
+"""Name of the socket for parsers, beside that of the server."""
 
 _STREAMS = 3
 

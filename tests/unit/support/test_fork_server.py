@@ -16,12 +16,9 @@ def server(tmp_path: Path) -> Iterator[_Server]:
     """A server that listens, but whose loop does not run."""
     path = str(tmp_path / "socket")
     server = _Server(path)
-    server._door.bind(path)
-    server._door.listen()
+    server.listen()
     yield server
-    server._selector.close()
-    for end in (server._door, server._bell, server._ringer):
-        end.close()
+    server.close()
 
 
 def test_a_process_and_its_client_may_end_at_once(server: _Server) -> None:

@@ -18,14 +18,12 @@ from processors.chunking import Boundaries, Cut, Source
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
-from runtime.settings import ChunkingLimits
 from tests.support.forked_parsers import ForkedPool
 from tests.support.waiting import eventually
 
 LIMIT_TOKENS = 254
 TIMEOUT = timedelta(milliseconds=500)
 MEMORY_BYTES = 2**30
-FORKED_BYTES = ChunkingLimits().memory_bytes
 PARSER = "processors.chunking.sandbox.child"
 FAULTS = "tests.support.faulty_chunkers"
 
@@ -65,7 +63,7 @@ async def pool() -> AsyncIterator[ChunkingPool]:
 @pytest.fixture
 async def forked() -> AsyncIterator[ChunkingPool]:
     """Pool whose parser is replaced quickly."""
-    async with ForkedPool(1, TIMEOUT, FORKED_BYTES, tokenizer_path(None), FAULTS) as started:
+    async with ForkedPool(1, TIMEOUT, MEMORY_BYTES, tokenizer_path(None), FAULTS) as started:
         yield started
 
 
