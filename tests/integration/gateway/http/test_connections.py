@@ -20,22 +20,30 @@ from gateway.app import _ROUTERS
 from gateway.http import middleware
 from gateway.http.connections import HEAD_BYTES, Connection, server_config
 from gateway.http.services import KeyedRoute
-from tests.support.databases import Database
+from runtime.embedded import EmbeddedPostgres
+from tests.support.databases import fresh_database
 from tests.support.gateways import Gateway, gateway
+from tests.support.streams import emptied
 from tests.support.waiting import eventually, within
 
 _HOST = "Host: 127.0.0.1\r\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def served(
-    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+    redis_server: str, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Gateway]:
     """A gateway without a worker, whose limits of time are short."""
-    monkeypatch.setattr(Connection, "head_seconds", 0.5)
-    monkeypatch.setattr(middleware, "_BODY_SECONDS", 0.5)
-    async with gateway(redis_url, database) as running:
-        yield running
+    await emptied(redis_server)
+    home = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "head_seconds", 0.5)
+        patch.setattr(middleware, "_BODY_SECONDS", 0.5)
+        async with (
+            fresh_database(postgres_server) as database,
+            gateway(redis_server, database, home=home) as running,
+        ):
+            yield running
 
 
 class Socket:

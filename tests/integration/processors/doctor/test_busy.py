@@ -19,7 +19,7 @@ from tests.support.running import PATIENCE, Headrace, headrace
 LOOKS = 5
 DOCUMENTS = 40
 MOST_WAITING = 20
-MOST_EDITS = 2_000
+MOST_EDITS = 1_000
 """A slow doctor would otherwise read a log that grows faster than it reads."""
 
 
@@ -80,12 +80,9 @@ async def test_repairs_make_nothing_worse(
 ) -> None:
     """Repairs beside a writing worker leave no finding."""
     kinds = [
-        "a deleted chunk",
-        "all segments removed",
-        "a lost vector",
-        "a changed vector",
-        "a segment twice",
-        "a segment with fewer postings",
+        ("a deleted chunk", "a lost vector"),
+        ("all segments removed", "a changed vector"),
+        ("a segment twice", "a segment with fewer postings"),
     ]
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
@@ -93,8 +90,9 @@ async def test_repairs_make_nothing_worse(
     ):
         await notes(worker)
         async with busy(worker):
-            for kind in kinds:
-                await damage(database, DRIFTS[kind].statement)
+            for pair in kinds:
+                for kind in pair:
+                    await damage(database, DRIFTS[kind].statement)
                 await damage(
                     database,
                     """
