@@ -90,7 +90,7 @@ limit $3
 """
 
 
-async def measure(chunks: int = CHUNKS) -> Report:
+async def measure(chunks: int = CHUNKS, questions: int = QUESTIONS) -> Report:
     """Fill both projects, and measure recall@10 and the median time by scope."""
     figures: dict[str, float] = {"chunks": chunks}
     async with bench_stack() as stack, stack.owner() as owner:
@@ -106,7 +106,7 @@ async def measure(chunks: int = CHUNKS) -> Report:
                 indexes = VectorIndexes(database, stack.owner_database_url, EXACT_CHUNKS)
                 await indexes.refresh(project_id, generation.id, wait=True)
             for scope in _SCOPES:
-                figures |= await _measure(scope, owner, search)
+                figures |= await _measure(scope, owner, search, questions)
         finally:
             await database.close()
     return Report("tenants", figures)
@@ -123,12 +123,14 @@ async def _fill(owner: asyncpg.Connection, generation: Generation, chunks: int) 
     await owner.execute("analyze documents, chunks, embeddings")
 
 
-async def _measure(scope: str, owner: asyncpg.Connection, search: Search) -> dict[str, float]:
+async def _measure(
+    scope: str, owner: asyncpg.Connection, search: Search, questions: int
+) -> dict[str, float]:
     project, filters, condition = _SCOPES[scope]
     generation = await search.live(project)
     rng = random.Random(_SEED)
     recalls, times = [], []
-    for _ in range(QUESTIONS):
+    for _ in range(questions):
         vector = np.array([rng.gauss(0, 1) for _ in range(DIMENSIONS)], np.float32)
         vector /= np.linalg.norm(vector)
         expected = await _nearest(owner, generation, condition, vector.tolist())

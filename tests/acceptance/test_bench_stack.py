@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.child_process import is_alive
 from tests.support.processes import tree
 from tests.support.waiting import eventually
@@ -28,7 +29,11 @@ async def test_a_killed_measurement_takes_its_worker_along() -> None:
     """A killed measurement ends its servers and worker; the worker alone would retry for ever."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", MEASUREMENT),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "HEADRACE_MODEL": HASHING_MODEL,
+        },
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None

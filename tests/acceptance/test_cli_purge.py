@@ -18,6 +18,7 @@ import pytest
 from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli
+from tests.support.databases import copy_data
 from tests.support.forking import ROOT
 from tests.support.raw_files import files_with
 from tests.support.waiting import eventually
@@ -45,6 +46,7 @@ async def cli(home: Path) -> AsyncIterator[Cli]:
             "HEADRACE_HOME": str(home),
         }
     )
+    await copy_data(home)
     up = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway.main", "up"),
         env={**os.environ, "PYTHONPATH": str(ROOT), **cli.environment},
@@ -54,7 +56,7 @@ async def cli(home: Path) -> AsyncIterator[Cli]:
         yield cli
     finally:
         up.send_signal(signal.SIGINT)
-        await up.wait()
+        assert await up.wait() == 0
 
 
 def change(uri: str, content: str | None, **data: object) -> str:

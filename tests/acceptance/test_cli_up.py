@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.child_process import command_of, is_alive
 from tests.support.cli import Cli, Command
+from tests.support.databases import copy_data
 from tests.support.forking import ROOT
 from tests.support.processes import tree
 from tests.support.waiting import eventually, within
@@ -22,6 +24,7 @@ ENVIRONMENT = {
     "HEADRACE_REDIS_URL": "",
     "HEADRACE_DATABASE_URL": "",
     "HEADRACE_SHUTDOWN_TIMEOUT": "5",
+    "HEADRACE_MODEL": HASHING_MODEL,
 }
 
 
@@ -36,8 +39,11 @@ def cli(home: Path) -> Cli:
 
 
 @pytest.fixture
-async def starting(cli: Cli, tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A starting ``up``, killed at the end if it still runs."""
+async def starting(
+    cli: Cli, home: Path, tmp_path: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A starting ``up`` whose database exists, killed at the end if it still runs."""
+    await copy_data(home)
     with (tmp_path / "stderr").open("wb") as said:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "gateway.main", "up"),
@@ -67,15 +73,6 @@ def nothing_runs(pids: set[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-async def test_commands_find_it_and_one_signal_ends_all(
-    up: asyncio.subprocess.Process, cli: Cli, home: Path
-) -> None:
-    await find_it(cli)
-    await use_users_of_its_redis(cli)
-    assert up.returncode is None
-    await end_all_in_order(up, home, signal.SIGTERM)
-
-
 async def find_it(cli: Cli) -> None:
     """Commands use the servers of a running ``up``; a second ``up`` is refused."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
@@ -97,13 +94,11 @@ async def use_users_of_its_redis(cli: Cli) -> None:
     assert (await cli("dead", "list", **urls)).code == 0
 
 
-async def end_all_in_order(
-    up: asyncio.subprocess.Process, home: Path, number: signal.Signals
-) -> None:
-    """Ctrl-C or SIGTERM ends all processes with exit code 0."""
+async def end_all_in_order(up: asyncio.subprocess.Process, home: Path) -> None:
+    """SIGTERM ends all processes with exit code 0; the tests of ``purge`` use Ctrl-C."""
     pids = tree(up.pid)
     assert len(pids) >= 4, "up itself, Redis, Postgres, a worker"
-    up.send_signal(number)
+    up.send_signal(signal.SIGTERM)
     async with within(30):
         assert await up.wait() == 0
     assert nothing_runs(pids)
@@ -131,10 +126,15 @@ async def test_ask_starts_what_it_needs(cli: Cli) -> None:
 REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
 
 
-async def test_what_is_killed_comes_back_and_ctrl_c_ends_all(
+async def test_what_is_killed_comes_back_and_one_signal_ends_all(
     up: asyncio.subprocess.Process, cli: Cli, home: Path, tmp_path: Path
 ) -> None:
-    """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each."""
+    """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each.
+
+    Commands find it before and after.
+    """
+    await find_it(cli)
+    await use_users_of_its_redis(cli)
     announced = (home / "up.json").read_text()
     for number, (words, name) in enumerate(
         {
@@ -156,7 +156,7 @@ async def test_what_is_killed_comes_back_and_ctrl_c_ends_all(
         assert (await cli("publish", "--wait", stdin=event)).code == 0
     assert (home / "up.json").read_text() == announced, "URL and password are the same"
     assert up.returncode is None
-    await end_all_in_order(up, home, signal.SIGINT)
+    await end_all_in_order(up, home)
 
 
 async def test_ctrl_c_is_heeded_while_it_starts(

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 
+from events.models import DocumentChange
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
@@ -72,10 +73,22 @@ def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None
 async def notes(worker: Headrace) -> None:
     """Publish twelve notes to the project ``docs``, an edit, a delete, a rename and a secret."""
     await worker.changes(NOTES)
-    await worker.change("notes/1.md", "# Note 1\n\nIt was changed.\n")
-    await worker.change("notes/2.md", change="delete")
-    await worker.change("moved.md", NOTES["notes/3.md"], change="rename", old_uri="notes/3.md")
-    await worker.change("secret.md", "# Secret\n\nFor ada alone.\n", agent="ada")
+    changes = [
+        {"uri": "notes/1.md", "content": "# Note 1\n\nIt was changed.\n"},
+        {"uri": "notes/2.md", "change": "delete"},
+        {
+            "uri": "moved.md",
+            "content": NOTES["notes/3.md"],
+            "change": "rename",
+            "old_uri": "notes/3.md",
+        },
+        {"uri": "secret.md", "content": "# Secret\n\nFor ada alone.\n", "agent": "ada"},
+    ]
+    receipts = await worker.client.publish_many(
+        [DocumentChange.model_validate({"project": "docs", **change}) for change in changes]
+    )
+    for receipt in receipts:
+        await worker.outcome(receipt)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 from tests.support.writes import chunk_write, document_write
 
-CHUNKS = 3_000
+CHUNKS = 1_200
 DIMENSIONS = 32
 PROJECTS = ("p", "q", "r")
 
@@ -39,7 +39,7 @@ def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Ta
 
     async def refresh(project: str) -> int:
         live = await index.live(project)
-        indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+        indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
         return await indexes.refresh(live.project_id, live.id, wait=True)
 
     return [asyncio.create_task(refresh(project)) for project in projects]
@@ -56,7 +56,7 @@ async def test_a_build_waits_for_imports_of_other_projects(
     """A build waits for the imports of other projects, up to a limit."""
     monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", inf)  # ignore its own import
     live = await index.live("p")
-    indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+    indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
 
     async def refresh() -> int:
         return await indexes.refresh(live.project_id, live.id, after_import=True)
@@ -82,7 +82,7 @@ async def test_a_build_waits_for_imports_of_other_projects(
 async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
     """A build without ``wait`` returns 0 while another one runs."""
     live = await index.live("q")
-    impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+    impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
     [building] = refreshing(index, database, "p")
     built = []
     while not building.done():

@@ -38,7 +38,7 @@ TEXTS = [
 ]
 
 
-_SAMPLED = 66
+_SAMPLED = 33
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,11 @@ def _require(precision: Precision) -> None:
 
 
 def _sample() -> list[str]:
-    """Chunks of 25 files of the standard library, and questions from its comments."""
+    """Chunks of 12 files of the standard library, and questions from its comments."""
     count = TokenCounter(tokenizer_path(None))
     chunks = [
         f"{part.header}\n{part.content}"
-        for uri, content in python_files(20_000)[:25]
+        for uri, content in python_files(20_000)[:12]
         for part in cut(Source(uri, content, "code", "python"), 254, count).chunks[:2]
     ]
     return [*chunks, *questions(_SAMPLED - len(chunks))]
