@@ -27,6 +27,7 @@ __all__ = [
     "History",
     "ImportHistory",
     "MirrorHistory",
+    "OverlayHistory",
     "SiteHistory",
     "ThreadHistory",
     "WorkTreeHistory",
@@ -60,12 +61,14 @@ class History(Protocol):
 class DirectoryHistory:
     """Plain directory. ``marker`` is a word that each of its files contains."""
 
-    def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
+    def __init__(
+        self, path: Path, marker: str, rng: random.Random, files: int = _FIRST_FILES
+    ) -> None:
         self.path = path
         self._marker = marker
         self._rng = rng
-        path.mkdir(parents=True)
-        for _ in range(_FIRST_FILES):
+        path.mkdir(parents=True, exist_ok=True)
+        for _ in range(files):
             self._add()
 
     @property
@@ -172,6 +175,24 @@ class GitHistory(DirectoryHistory):
     def checkout(self, path: Path) -> Checkout:
         """Clone the repository in its current state."""
         return Checkout(self, path)
+
+    def linked(self, path: Path) -> OverlayHistory:
+        """Make a linked work tree on a branch of its own."""
+        self._repository.git("worktree", "add", "--quiet", "-b", path.name, str(path))
+        return OverlayHistory(path, self._marker, self._rng, files=0)
+
+
+class OverlayHistory(DirectoryHistory):
+    """Linked work tree; each advance is a commit, or takes over that of the repository."""
+
+    def advance(self) -> None:
+        """Change a few files and commit them, or return to the commit of the repository."""
+        tree = Repository(self.path)
+        if self._rng.random() < 0.3:
+            tree.git("reset", "--quiet", "--hard", "main")
+        else:
+            super().advance()
+            tree.commit()
 
 
 class WorkTreeHistory(GitHistory):

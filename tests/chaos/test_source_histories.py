@@ -42,6 +42,7 @@ from tests.support.website import Website, website
 
 PROJECT = "mill"
 THREADS = "threads"
+TREES = "trees"
 ROUNDS = 4
 """Events of a history beside a kill of all syncs and one of a watch."""
 SYNC_SECONDS = 120.0
@@ -90,6 +91,22 @@ class Scene:
     rng: random.Random
     events: list[str] = field(default_factory=list)
 
+    @property
+    def base(self) -> Synced:
+        """Repository whose linked work tree is an overlay of it."""
+        [base, _] = [source for source in self.sources if source.project == TREES]
+        return base
+
+    @property
+    def overlay(self) -> Synced:
+        """Linked work tree."""
+        [_, overlay] = [source for source in self.sources if source.project == TREES]
+        return overlay
+
+    async def begin(self) -> None:
+        """Sync the repository once, without which its work tree would not be an overlay."""
+        await self._sync(self.base)
+
     async def play(self) -> None:
         """Change some sources before each random event."""
         events = [*self.rng.choices(self._events(), k=ROUNDS), self._all_killed, self._watched]
@@ -101,15 +118,17 @@ class Scene:
             await event()
 
     async def converge(self) -> None:
-        """Sync each source a last time, with all servers and a worker running."""
+        """Sync each source a last time, with all servers and a worker running.
+
+        The overlay is the last, because it is compared with its base.
+        """
         await self.run.worker()
+        others = [source for source in self.sources if source is not self.overlay]
         results = await asyncio.gather(
-            *(
-                self._sync(source, *([] if source.is_served else ["--wait"]))
-                for source in self.sources
-            )
+            *(self._sync(source, *([] if source.is_served else ["--wait"])) for source in others)
         )
-        for source, result in zip(self.sources, results, strict=True):
+        results.append(await self._sync(self.overlay, "--wait"))
+        for source, result in zip([*others, self.overlay], results, strict=True):
             is_synced = "hook.synced" in result.stderr if source.is_served else result.code == 0
             assert is_synced, (self.events, source.arguments, result)
 
@@ -227,6 +246,7 @@ async def test_the_index_equals_the_sources(
             run.environment.update(server.environment | storage | hooks)
             scene = Scene(run, sources, rng)
             await run.worker()
+            await scene.begin()
             await scene.play()
             await scene.converge()
             async with within(60):
@@ -238,6 +258,8 @@ def _sources(directory: Path, rng: random.Random, site: Website) -> list[Synced]
     repository = GitHistory(directory / "repository", "granite", rng)
     sources = [
         Synced(repository),
+        Synced(repository, project=TREES),
+        Synced(repository.linked(directory / "linked"), project=TREES),
         Synced(DirectoryHistory(directory / "notes", "basalt", rng), prefix="notes/"),
         Synced(WorkTreeHistory(directory / "tree", "quartz", rng), prefix="tree/"),
         Synced(ImportHistory(directory / "export", "flint", rng), prefix="export/"),
@@ -275,9 +297,26 @@ async def _assert_equal(run: Run, scene: Scene) -> None:
         assert await _hashes(owner, THREADS) == {
             uri: content_hash(text) for uri, text in threads.items()
         }, f"I6 after {scene.events}"
+        await _assert_overlaid(owner, scene)
         await assert_nothing_left_over(owner)
     finally:
         await owner.close()
+
+
+async def _assert_overlaid(owner: asyncpg.Connection, scene: Scene) -> None:
+    """Assert that the base with the overlay is the work tree, and that they have no text in common.
+
+    An empty document of the overlay stands for one that the work tree lacks.
+    """
+    base, overlay = await _hashes(owner, TREES), await _hashes(owner, TREES, of_overlay=True)
+    lacking = {uri for uri, text in overlay.items() if text == content_hash("")}
+    seen = {uri: text for uri, text in (base | overlay).items() if uri not in lacking}
+    for hashes, source in ((base, scene.base), (seen, scene.overlay)):
+        texts = source.history.listing()
+        expected = {uri: content_hash(text) for uri, text in texts.items()}
+        assert hashes == expected, f"I6 after {scene.events}"
+    assert not overlay.items() & base.items()
+    assert lacking <= base.keys()
 
 
 async def _until_indexed(
@@ -293,16 +332,19 @@ async def _until_indexed(
     assert await _hashes(owner, PROJECT) == expected, f"I6 after {scene.events}"
 
 
-async def _hashes(owner: asyncpg.Connection, project: str) -> dict[str, str]:
-    """Hash of each document of a project by its uri."""
+async def _hashes(
+    owner: asyncpg.Connection, project: str, *, of_overlay: bool = False
+) -> dict[str, str]:
+    """Hash of each shared document of a project by its uri, or of each document of its overlay."""
     rows = await owner.fetch(
         """
         SELECT d.uri, d.content_hash
           FROM documents d
           JOIN generations g ON g.id = d.generation_id AND g.state = 'live'
           JOIN projects p ON p.id = g.project_id
-         WHERE p.name = $1 AND NOT d.deleted
+         WHERE p.name = $1 AND NOT d.deleted AND (d.agent <> '') = $2
         """,
         project,
+        of_overlay,
     )
     return {row["uri"]: row["content_hash"] for row in rows}
