@@ -38,6 +38,9 @@ MINE, THEIRS = "alpha", "beta"
 MARKS = ("zephyrbeta", "zephyrann")
 """Words of the other project and of another agent; no probe may return them."""
 
+TREE = "tree"
+"""Name of an overlay of the other project, and of one of another agent."""
+
 QUESTIONS = 600
 CHANGES = 100
 REPLY_TO = Names().replies("prober")
@@ -88,8 +91,18 @@ async def doors(redis_url: str, database: Database, tmp_path: Path) -> AsyncIter
         await suspect.client.wait(receipts, PATIENCE)
         store = Store(worker, RECIPE)
         stored = await store.put(THEIRS, f"content of {MARKS[0]}")
+        overlays = []
         for project, mark, agent in ((THEIRS, MARKS[0], ""), (MINE, MARKS[1], "ann")):
-            await store.sources.register(project, mark, mark, "directory", f"/{mark}", agent=agent)
+            source = await store.sources.register(
+                project, mark, mark, "directory", f"/{mark}", agent=agent
+            )
+            overlay = await store.sources.register(
+                project, "tree", TREE, "directory", f"/{mark}", agent=agent, base_id=source.id
+            )
+            overlays += [
+                document(project, f"docs/{n}.md", mark, agent=overlay.owner) for n in (0, 99)
+            ]
+        await suspect.client.wait(await suspect.client.publish_many(overlays), PATIENCE)
         environment = environment_of(redis_url, database, tmp_path / "home")
         yield Doors(suspect, Cli(environment), receipts[15].token, stored)
 
@@ -111,6 +124,7 @@ def question(rng: random.Random, number: int, token: str) -> dict[str, Any]:
             [MARKS[0], MARKS[1], "zephyrbeto", "zephyran", f"project:{THEIRS}", "*"]
         ),
         "agent": rng.choice([None, None, "bob", "beta", "Ann", "ann.", "ANN"]),
+        "overlay": rng.choice([None, None, TREE]),
         "mode": rng.choice(["hybrid", "keyword", "vector"]),
         "limit": rng.choice([1, 100]),
         "filters": filters,

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from events.server.acl import Role
-from gateway.session import readiness_file, require_known, wrong_setting
+from gateway.session import linked_work_tree, readiness_file, require_known, wrong_setting
 from processors.recipes import rate_limits
 from runtime.errors import UnknownSetting
 from runtime.settings import Settings
@@ -54,6 +54,25 @@ def test_the_variable_is_named(
         Settings()
     assert isinstance(refused.value, ValidationError | SettingsError)
     assert told in wrong_setting(refused.value)
+
+
+def test_a_linked_work_tree_is_recognised_by_its_mark(tmp_path: Path) -> None:
+    """The root is found from any folder; neither a repository nor a submodule is linked."""
+    marks = {
+        "linked": "gitdir: /code/.git/worktrees/next\n",
+        "module": "gitdir: ../.git/modules/m\n",
+    }
+    for name, mark in marks.items():
+        (tmp_path / name / "docs").mkdir(parents=True)
+        (tmp_path / name / ".git").write_text(mark)
+    (tmp_path / "linked" / "inner" / ".git").mkdir(parents=True)
+    for path, root in {"linked": "linked", "linked/docs": "linked", "linked/inner": None}.items():
+        expected = None if root is None else str(tmp_path / root)
+        assert linked_work_tree(tmp_path / path) == expected, path
+    for path in ("module/docs", "missing"):
+        assert linked_work_tree(tmp_path / path) is None, path
+    (tmp_path / "linked" / ".git").write_bytes(b"\xff")
+    assert linked_work_tree(tmp_path / "linked") is None
 
 
 def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,22 @@ import pytest
 
 from events.client.operator_client import OperatorClient
 from events.client.questions import QueryRefused
+from gateway.auth.callers import Caller, Right
+from gateway.knowledge import Knowledge
+from gateway.mcp import tools
+from gateway.mcp.backends import KnowledgeBackend
 from gateway.sync.ownership import Lease
 from gateway.sync.registration import Destination
 from gateway.sync.report import SyncReport, describe
 from gateway.sync.sync import Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
-from runtime.errors import UsageError
+from runtime.errors import NotFound, UsageError
+from runtime.settings import GatewaySettings
 from sources import Reason, SizeLimits, Source, open_source
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.postgres.pool import Database
 from store.store import Store
+from store.views.batches import Batches
 from store.views.listing import Listing
 from tests.support.databases import Database as FreshDatabase
 from tests.support.repositories import Repository, create_repository
@@ -43,6 +49,7 @@ class Mill:
     tree: Repository
     client: OperatorClient
     store: Store
+    database: Database
 
     async def sync(self, synced: Source | Path, **destination: Any) -> SyncReport:
         return await sync_source(
@@ -100,7 +107,7 @@ async def mill(
         headrace(redis_url, database),
         OperatorClient.connect(redis_url, content_store=store) as client,
     ):
-        mill = Mill(repository, tree, client, store)
+        mill = Mill(repository, tree, client, store, worker)
         await mill.sync(repository.path)
         yield mill
 
@@ -130,6 +137,8 @@ async def test_a_linked_work_tree_publishes_only_what_differs(mill: Mill) -> Non
     assert await mill.lines("water", mill.overlay) == sorted(flood)
     assert await mill.lines("water") == sorted(BASE)
 
+    await _assert_read_by_tools(mill, flood)
+
     # the base moves: what became equal leaves the overlay, what it never had is seen
     mill.repository.commit({"weir.md": flood["weir.md"], "mud.md": "Mud in the water."})
     await mill.sync(mill.repository.path)
@@ -137,9 +146,27 @@ async def test_a_linked_work_tree_publishes_only_what_differs(mill: Mill) -> Non
     report = await mill.sync(mill.tree.path)
     assert counts(report) == (3, 0, 2), "the weir is dropped, and the mud is hidden"
     assert await mill.texts(mill.overlay) == flood
-    listing = Listing(mill.store._database)
+    listing = Listing(mill.database)
     [base, overlay] = sorted(await listing.sources(PROJECT), key=lambda row: row.base or "")
     assert (base.documents, overlay.documents, overlay.base) == (4, 3, base.name)
+
+
+async def _assert_read_by_tools(mill: Mill, texts: Mapping[str, str]) -> None:
+    """Assert that the tools of MCP search, list and read the overlay's versions."""
+    listing = Listing(mill.database)
+    batches = Batches(mill.database, Projects(mill.database))
+    knowledge = Knowledge(mill.client, listing, batches, GatewaySettings())
+    caller = Caller("local", None, None, frozenset({Right.ASK, Right.READ}))
+    for overlay, expected in ((mill.overlay, texts), ("unknown", BASE)):
+        backend = KnowledgeBackend(caller, knowledge, overlay=overlay)
+        answer = await backend.search(tools.Search(project=PROJECT, query="water", limit=50))
+        assert {result.citation.uri for result in answer.results} == set(expected)
+        page = await backend.documents(tools.List(project=PROJECT))
+        assert [document.uri for document in page.documents] == sorted(expected)
+        assert (await backend.read(PROJECT, "weir.md", 1, None)).text == expected["weir.md"]
+        if "docs/wheel.md" not in expected:
+            with pytest.raises(NotFound):
+                await backend.document(PROJECT, "docs/wheel.md")
 
 
 async def test_an_overlay_embeds_only_texts_that_its_base_lacks(mill: Mill) -> None:

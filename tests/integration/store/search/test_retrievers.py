@@ -17,6 +17,7 @@ from runtime.errors import ConfigurationError, UsageError
 from store.postgres.pool import Database
 from store.search.keyword.bm25 import K1, B
 from store.search.keyword.tokenizer import terms
+from store.search.patterns import Pattern
 from store.search.search import Search
 from store.types import SearchRequest
 from tests.support.databases import Database as Fresh
@@ -126,6 +127,49 @@ async def test_others_private_documents_never_appear(index: Index) -> None:
     ids = [chunk_id for chunk_id, _ in everything.keyword]
     assert await index.search.rows(await index.live("p"), "bob", ids) == {}
     assert len(await index.search.rows(await index.live("q"), "ann", ids)) == 1
+
+
+async def test_an_overlay_takes_the_place_of_what_it_differs_from(index: Index) -> None:
+    """A search in an overlay has one version of each document; no other has those of it."""
+    vector = unit_vectors(3, 1, 8)
+    tree, hers = "a" * 32, "b" * 32
+    for agent, uris in {
+        None: ("kept", "edited", "deleted"),
+        "ann": ("edited", "own"),
+        f"/{tree}": ("edited", "new"),
+        f"ann/{hers}": ("own",),
+    }.items():
+        for uri in uris:
+            text = f"{uri} walrus of {agent}"
+            await index.write(uri, text, vectors=vector, agent=agent)
+    empty = replace(index.document("deleted", (), agent=f"/{tree}"), change="upsert")
+    await index.store.apply([empty])
+    base = {"kept walrus of None", "edited walrus of None", "deleted walrus of None"}
+    of_tree = {"kept walrus of None", f"edited walrus of /{tree}", f"new walrus of /{tree}"}
+    of_ann = {"edited walrus of ann", "own walrus of ann"}
+    cases = {
+        None: base,
+        f"/{tree}": of_tree,
+        "ann": base | of_ann,
+        f"ann/{tree}": of_tree | of_ann,
+        f"ann/{hers}": base | {"edited walrus of ann", f"own walrus of ann/{hers}"},
+        f"bob/{tree}": of_tree,
+        f"bob/{hers}": base,
+        f"/{hers}": base,
+        f"/{'c' * 32}": base,
+    }
+    live, every = await index.live("p"), set[int]()
+    for asker, wanted in cases.items():
+        found = await index.candidates("walrus", vector[0], agent=asker)
+        for ranked in (found.keyword, found.vector[MODEL]):
+            assert set(await index.texts(ranked, agent=asker)) == wanted, asker
+            every |= {chunk_id for chunk_id, _ in ranked}
+        assert found.searched_chunks == len(wanted), asker
+    for asker, wanted in cases.items():
+        rows = await index.search.rows(live, asker, sorted(every))
+        assert {row.content for row in rows.values()} == wanted, "of ids from any snapshot"
+        lines = await index.search.exact(live, asker, Pattern.parse("walrus"), Filters(), limit=100)
+        assert lines.files == len(wanted), asker
 
 
 FILTERS = [
