@@ -154,7 +154,7 @@ def _say(client: socket.socket, number: int) -> None:
 
 def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> None:
     """Run the order in the child, without returning."""
-    code = 70
+    code = 1
     try:
         _detach(streams, parent)
         os.environ.clear()

@@ -14,7 +14,7 @@ from tests.chaos.armed import arm_with
 from tests.support.databases import data_is_copied
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.forked_services import services_are_forked
-from tests.support.orders import Order
+from tests.support.orders import HEADRACE, Order
 
 __all__ = ["load", "run_order"]
 
@@ -32,7 +32,7 @@ def load(providers: bool) -> None:
 
 
 def run_order(order: Order, server: Path) -> None:
-    """Run ``headrace`` as the order says: its parsers are forked, the data of servers is copied."""
+    """Run a module as the order says: its parsers are forked, the data of servers is copied."""
     if order.strike:
         point, *numbers = order.strike
         arm_with(point, *map(int, numbers))
@@ -43,4 +43,7 @@ def run_order(order: Order, server: Path) -> None:
         services_are_forked(server),
         data_is_copied(server.parent),
     ):
-        run()
+        if order.program == HEADRACE:
+            run()
+        else:
+            import_module(order.program).main(order.arguments)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
+from bench.content import parsers
 from processors.chunking.sandbox import parser, pool
 from processors.chunking.sandbox.parser import Parser, ParserSettings
 from processors.chunking.sandbox.pool import ChunkingPool
@@ -43,12 +44,15 @@ class ForkedPool(ChunkingPool):
 
 @contextmanager
 def parsers_are_forked(server: Path | None = None, **options: Any) -> Iterator[None]:
-    """Fork the parsers of this process's workers and replays.
+    """Fork the parsers of this process's workers, replays and measurements of content.
 
     ``server``: socket of the fork server; None for that of this run. ``options`` of the pool.
     """
     forked = partial(ForkedPool, server=server, **options)
-    with patch.object(foundation, "ChunkingPool", forked):
+    with (
+        patch.object(foundation, "ChunkingPool", forked),
+        patch.object(parsers, "ChunkingPool", forked),
+    ):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Workers, gateways and replays of other processes from the fork server.
+"""Workers, gateways, replays and measurements of other processes from the fork server.
 
 What ``headrace up``, a measurement or a gateway starts is a program of its own, which imports for
 seconds. Here it is a small program that has a process forked, and stands for it.
@@ -12,11 +12,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+from bench.content import process
 from gateway.operations import replays
 from runtime import worker_process
 from tests.support.forking import ROOT, fork_server
+from tests.support.orders import HEADRACE
 
 __all__ = ["services_are_forked", "write_program"]
 
@@ -24,42 +27,49 @@ _COMMAND = [sys.executable, "-P", str(ROOT / "tests/support/headrace_command.py"
 
 
 class _Forking:
-    """The part of ``sys`` that modules which start a process use."""
+    """``sys`` for modules that start a process."""
 
     def __init__(self, server: Path | None) -> None:
         self._server = server
 
     @property
     def executable(self) -> str:
-        """Program that takes the arguments of ``python -P -m gateway.main``."""
+        """Program that takes the arguments of ``python -P -m MODULE``."""
         server = self._server or fork_server()
         program = server.with_name("python")
         if not program.exists():
-            write_program(program, server, ignored=3)
+            _write(program, f'module=$3\nshift 3\n{_order(server)} "$module" "$@"')
         return str(program)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
 
 
 @contextmanager
 def services_are_forked(server: Path | None = None) -> Iterator[None]:
-    """Fork the workers, gateways and replays that this process would start by ``python -P -m``.
+    """Fork the services and measurements that this process would start by ``python -P -m``.
 
     An ``up`` in the background is not forked, because its starter awaits the id of its process.
 
     ``server``: socket of the fork server; None for that of this run.
     """
     with ExitStack() as stack:
-        for module in (replays, worker_process):
+        for module in (replays, worker_process, process):
             stack.enter_context(patch.object(module, "sys", _Forking(server)))
         yield
 
 
-def write_program(program: Path, server: Path, *, ignored: int = 0) -> None:
-    """Write a program ``headrace`` that runs in a process of a fork server.
+def write_program(program: Path, server: Path) -> None:
+    """Write a program ``headrace`` that runs in a process of a fork server."""
+    _write(program, f'{_order(server)} {HEADRACE} "$@"')
 
-    ``ignored``: number of leading arguments that are left out.
-    """
-    command = shlex.join([*_COMMAND, str(server)])
+
+def _order(server: Path) -> str:
+    return f"PYTHONPATH={ROOT} exec {shlex.join([*_COMMAND, str(server)])}"
+
+
+def _write(program: Path, script: str) -> None:
     draft = program.with_name(f"{program.name}.{os.getpid()}")
-    draft.write_text(f'#!/bin/sh\nshift {ignored}\nPYTHONPATH={ROOT} exec {command} "$@"\n')
+    draft.write_text(f"#!/bin/sh\n{script}\n")
     draft.chmod(0o755)
     draft.rename(program)

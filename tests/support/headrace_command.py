@@ -1,7 +1,8 @@
-"""``headrace`` for tests: ``python -P headrace_command.py SOCKET ARGUMENT...``.
+"""``python -m MODULE`` for tests: ``python -P headrace_command.py SOCKET MODULE ARGUMENT...``.
 
-It runs the command in a process of the fork server that listens on the socket, with the standard
-streams, environment, directory and end of this process. Signals to end are passed on.
+It runs the module, ``gateway.main`` for ``headrace``, in a process of the fork server that listens
+on the socket, with the standard streams, environment, directory and end of this process. Signals to
+end are passed on.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from tests.support.orders import Order
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def main(server: Path, arguments: list[str]) -> None:
+def main(server: Path, module: str, arguments: list[str]) -> None:
     """Run the command, and end as it ends; never returns."""
-    order = Order(arguments, dict(os.environ), directory=str(Path.cwd()))
+    order = Order(arguments, dict(os.environ), program=module, directory=str(Path.cwd()))
     command = fork(server, order, (0, 1, 2))
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
@@ -37,4 +38,4 @@ def main(server: Path, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -7,13 +7,15 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["LISTENING", "PARSER", "PARSERS", "Order"]
+__all__ = ["HEADRACE", "LISTENING", "PARSER", "PARSERS", "Order"]
 
 LISTENING = b"listening\n"
 """Line that the server prints once it accepts orders."""
 
 PARSER = "parser"
-"""Program that chunks documents; every other order is for ``headrace``."""
+"""Program that chunks documents, in a process without other modules."""
+
+HEADRACE = "gateway.main"
 
 PARSERS = "parsers"
 """Name of the socket for parsers, beside that of the server."""
@@ -23,7 +25,7 @@ _STREAMS = 3
 
 @dataclass(frozen=True)
 class Order:
-    """A process to fork: ``headrace ARGUMENTS`` or a parser, with this whole environment.
+    """A process to fork: ``python -m PROGRAM ARGUMENTS``, with this whole environment.
 
     ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
     ``chunkers``: the module that cuts documents, where a test has its own.
@@ -34,7 +36,7 @@ class Order:
     environment: dict[str, str]
     strike: list[str] = field(default_factory=list)
     chunkers: str = ""
-    program: str = "headrace"
+    program: str = HEADRACE
     directory: str = ""
 
     def send(self, server: socket.socket, streams: Sequence[int]) -> None:
