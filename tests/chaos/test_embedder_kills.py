@@ -13,7 +13,7 @@ from tests.chaos.seeds import seeds
 from tests.support.waiting import eventually
 
 KILLS = 4
-CHANGES_BETWEEN_KILLS = 40
+CHANGES_BETWEEN_KILLS = 20
 MANY_DELIVERIES = "100"
 """A change may be pending during several kills, and must not be blamed for them."""
 ROLES = ("indexer", "embedder")
@@ -26,7 +26,7 @@ async def test_no_vector_is_lost_with_its_embedder(chaos: Chaos, seed: int) -> N
     async with chaos(seed, scenario=scenario, HEADRACE_MAX_DELIVERIES=MANY_DELIVERIES) as run:
         await run.worker("--only", "answerer")
         alive = {role: [await run.worker("--only", role)] for role in ROLES}
-        async with run.load.running(changes_per_second=32, questions_per_second=4):
+        async with run.load.running(changes_per_second=16, questions_per_second=2):
             await _kill_at_random(run, alive)
         await run.verify()
 

@@ -1,10 +1,12 @@
 """Kills of a replay, or of Postgres, at each named point: the live index stays whole.
 
-``HEADRACE_TEST_SEEDS=10`` runs as many seeds; the test's parameter names a failing one.
+``HEADRACE_TEST_SEEDS=10`` runs as many seeds; the test's parameter names a failing one. Without it,
+Postgres is killed at every second point.
 """
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -15,11 +17,12 @@ from runtime.errors import Unavailable
 from runtime.failpoints import REPLAY_POINTS
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Strike
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import SEEDS_VARIABLE, seeds
 from tests.chaos.staging import Stage
 from tests.support.waiting import eventually
 
 SEEDS = seeds()
+POSTGRES_POINTS = REPLAY_POINTS if SEEDS_VARIABLE in os.environ else REPLAY_POINTS[::2]
 DOCUMENTS = 100
 MOST_PASSES = {"replay.building": 4, "replay.catching_up": 2, "replay.dropping": 10}
 CHANGES_PER_SECOND = 5.0
@@ -46,7 +49,7 @@ async def test_a_killed_replay_leaves_the_live_index_whole(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", REPLAY_POINTS)
+@pytest.mark.parametrize("point", POSTGRES_POINTS)
 async def test_a_killed_postgres_leaves_the_live_index_whole(
     stage: Stage, breakable_postgres: EmbeddedPostgres, point: str, seed: int
 ) -> None:

@@ -40,7 +40,7 @@ async def _killed_at(chaos: Chaos, point: str, seed: int, note: Note) -> None:
     passes = random.Random(f"{point} {seed}").randint(1, MOST_PASSES[point.partition(".")[0]])
     async with chaos(seed, scenario=f"kill -9 at pass {passes} of {point}") as run:
         _, victim = await asyncio.gather(run.worker(), run.worker(strike=Strike(point, passes)))
-        async with run.load.running(changes_per_second=32, questions_per_second=6):
+        async with run.load.running(changes_per_second=16, questions_per_second=4):
             await victim.ended()
         seconds = await taken_over(run, victim)
         note("takeover_seconds", round(seconds, 3))

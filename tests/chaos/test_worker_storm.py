@@ -19,14 +19,14 @@ from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import count_of, seeds
 from tests.support.waiting import eventually
 
-QUERIES = count_of("HEADRACE_TEST_QUERIES", 300)
+QUERIES = count_of("HEADRACE_TEST_QUERIES", 150)
 QUESTIONS_PER_SECOND = 50.0
 CHANGES_PER_SECOND = 16.0
 LONGEST_SECONDS = 60 + QUERIES / 5
 WORKERS = 3
 MANY_DELIVERIES = "100"
 """A change may be pending during several kills, and must not be blamed for them."""
-LONGEST_LIFE_SECONDS = 1.5
+LONGEST_LIFE_SECONDS = 1.0
 Note = Callable[[str, object], None]
 
 
