@@ -163,7 +163,7 @@ class Hooks:
         """Remember a delivery whose sync has ended: one that failed or was killed may be repeated.
 
         Raises:
-            Unavailable: Redis can't be reached.
+            HeadraceError: Redis can't be reached, is full, or denies it.
         """
         with redis_errors():
             await self._redis.set(key, "1", ex=REMEMBERED)

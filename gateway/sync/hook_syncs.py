@@ -14,7 +14,7 @@ import structlog
 from gateway.sync.followers import mirror_folder
 from gateway.sync.registration import Destination
 from gateway.sync.request import SyncRequest
-from runtime.errors import Unavailable
+from runtime.errors import HeadraceError
 from runtime.intervals import Backoff
 from runtime.settings import HookSettings, Settings
 from sources import open_source
@@ -101,7 +101,7 @@ class HookSyncs:
 
 
 async def _call(ended: Sequence[Ended]) -> None:
-    with suppress(Unavailable):  # a delivery that is not remembered may be repeated
+    with suppress(HeadraceError):  # a delivery that is not remembered may be repeated
         for callback in ended:
             await callback()
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.sync import hook_syncs as module
 from gateway.sync.hook_syncs import HookSyncs, hook_syncs
-from runtime.errors import Unavailable
+from runtime.errors import LogFull, Unavailable
 from runtime.intervals import Backoff
 from runtime.settings import Settings
 
@@ -73,3 +73,22 @@ async def test_a_delivery_counts_when_its_sync_has_ended(
         deliver("fourth")
         await began.get()
     assert ended.empty()
+
+
+async def test_a_full_redis_does_not_end_the_syncs_of_a_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery that can't be remembered may be repeated; the next one leads to a sync."""
+    began: asyncio.Queue[str] = asyncio.Queue()
+
+    async def sync(_: HookSyncs, name: str) -> None:
+        began.put_nowait(name)
+
+    async def remember() -> None:
+        raise LogFull("Redis is at its memory limit")
+
+    monkeypatch.setattr(HookSyncs, "_sync", sync)
+    async with hook_syncs(Settings(home=tmp_path, gateway={"hooks": {"docs": HOOK}})) as syncs:
+        for _ in range(3):
+            await asyncio.wait_for(began.get(), 10)
+            syncs.ask("docs", remember)
