@@ -101,16 +101,17 @@ where exists (select from embeddings e where e.generation_id = $1 and e.model_id
 -- A visible chunk with its text, which a question is like.
 select c.id, c.document_id, c.content, c.is_example
 from chunks c
-where c.generation_id = $1 and c.id = $2
+join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+where c.generation_id = $1 and c.id = $2 and {conditions}
 
 -- name: chunk_by_place
--- The chunk with a line of a document, or the nearest one; first in the agent's own document.
+-- The chunk with the line $3 of a document, or the nearest one; first in the agent's own document.
 select c.id, c.document_id, c.content, c.is_example
 from documents d
 join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
-where d.generation_id = $1 and d.uri = $2 and not c.is_example
+where d.generation_id = $1 and d.uri = $2 and not c.is_example and {conditions}
 order by
-    d.agent = '',
+    d.agent desc,
     greatest(c.start_line - $3::int, $3::int - c.end_line, 0),
     c.end_line - c.start_line,
     c.ordinal

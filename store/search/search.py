@@ -272,7 +272,8 @@ class Search:
             named_by: list[object] = [like.chunk_id]
             if like.chunk_id is None:
                 named_by = [like.uri, like.line or 1]
-            chunk = await connection.fetchrow(_QUERIES[query], generation.id, *named_by)
+            sql, arguments = _visible(query, generation, agent, first_parameter=2 + len(named_by))
+            chunk = await connection.fetchrow(sql, generation.id, *named_by, *arguments)
             if chunk is None:
                 place = like.uri if like.chunk_id is None else f"chunk {like.chunk_id}"
                 raise NotFound(
@@ -452,10 +453,17 @@ async def _rows(
     chunk_ids: Sequence[int],
 ) -> dict[int, ChunkRow]:
     # the retrievers may have seen two versions of a document: this statement sees one
-    visible = Visibility.to(generation.id, agent, Filters()).of_document(first_parameter=3)
-    sql = _QUERIES["rows"].format(conditions=visible.sql or "true")
-    rows = await connection.fetch(sql, generation.id, list(chunk_ids), *visible.arguments)
+    sql, arguments = _visible("rows", generation, agent, first_parameter=3)
+    rows = await connection.fetch(sql, generation.id, list(chunk_ids), *arguments)
     return {row["chunk_id"]: _chunk_row(row) for row in rows}
+
+
+def _visible(
+    query: str, generation: Generation, agent: str | None, *, first_parameter: int
+) -> tuple[str, Sequence[object]]:
+    """Query without the documents that an overlay of the agent hides, and its last arguments."""
+    visible = Visibility.to(generation.id, agent, Filters()).of_document(first_parameter)
+    return _QUERIES[query].format(conditions=visible.sql or "true"), visible.arguments
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from events.models import Filters, Like
+from events.names import overlay_agent
 from runtime.errors import NotFound
 from store.postgres.pool import Database
 from store.types import Candidates, SearchRequest, Subject
@@ -74,6 +76,21 @@ async def test_places_name_the_nearest_chunk(index: Index) -> None:
     own = await like(index, Like(uri="herons", line=1), agent="ada")
     assert own.chunk_id not in (first.chunk_id, second.chunk_id)
     assert (await like(index, Like(uri="bare"))).vectors == {}
+
+
+async def test_a_place_in_an_overlay_is_in_the_version_of_the_overlay(index: Index) -> None:
+    """Neither a place nor an id names a chunk that the overlay has replaced or removed."""
+    replaced = await like(index, Like(uri="herons", line=1), agent="ada")
+    in_overlay = overlay_agent("ada", "0" * 32)
+    await index.write("herons", "one", "two", agent=in_overlay)
+    removed = index.document("egrets", (), agent=overlay_agent("", "0" * 32))
+    await index.store.apply([replace(removed, change="upsert")])
+    own = await like(index, Like(uri="herons"), agent=in_overlay)
+    assert await index.texts([(own.chunk_id, 0)], agent=in_overlay) == ["one"]
+    for place in (Like(chunk_id=replaced.chunk_id), Like(uri="egrets")):
+        with pytest.raises(NotFound, match="no chunk at"):
+            await like(index, place, agent=in_overlay)
+        await like(index, place, agent="ada")
 
 
 async def test_what_may_not_be_seen_does_not_exist(index: Index) -> None:
