@@ -1,4 +1,4 @@
-"""Postings of rare terms in shared rows."""
+"""Postings of rare terms in shared rows, and narrower graphs of vectors."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ where
 -- name: build_concurrently
 -- By the owner of the table; does not block writers.
 create index concurrently {name} on embeddings
-using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 24, ef_construction = 100)
+using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 16, ef_construction = 100)
 where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {watermark}
 
 -- name: drop_concurrently

@@ -323,12 +323,22 @@ async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
     await owner.close()
 
 
+async def _without_autovacuum(owner: asyncpg.Connection) -> None:
+    """Keep the server from analyzing new tables by itself."""
+    for row in await owner.fetch(
+        "select oid::regclass::text as name from pg_class "
+        "where relkind = 'r' and relnamespace = 'public'::regnamespace"
+    ):
+        await owner.execute(f"alter table {row['name']} set (autovacuum_enabled = off)")
+
+
 async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
     index: Index, database: Fresh
 ) -> None:
     """Segments are merged while another session analyzes a new table or builds an index on it."""
-    await write_many(index, 70)
     owner = await asyncpg.connect(database.owner_url)
+    await _without_autovacuum(owner)
+    await write_many(index, 70)
     has_new_tables = named("maintenance")["has_new_tables"]
     await eventually(lambda: owner.fetchval(has_new_tables), "the server has counted the rows")
     async with owner.transaction():
