@@ -69,7 +69,7 @@ def _bundles(
     bits = next(
         (bits for bits in _BUNDLE_BITS if len(terms) <= _TERMS_OF_BUNDLE << bits), _BUNDLE_BITS[-1]
     )
-    keys = (terms.view(np.uint64) >> np.uint64(_HASH_BITS - bits)).astype(np.int64) | 1 << bits
+    keys = _bundle_keys(terms, bits)
     first = starts_of_runs(keys)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     borders = [*first.tolist(), len(terms)]
@@ -95,6 +95,8 @@ def from_rows(
     for key, data in rows:
         if key in BUNDLE_KEYS:
             bundled, sizes_of_terms = terms_of_bundle(data), _sizes(data)
+            if not _is_found(key, bundled):
+                raise ValueError("a bundle holds terms that queries do not find in it")
             body = unpack(data[_COUNT_BYTES + _TERM_BYTES * len(bundled) :])
             if np.any(sizes_of_terms <= 0) or len(body[0]) != sizes_of_terms.sum():
                 raise ValueError("a bundle holds other postings than its head says")
@@ -141,7 +143,10 @@ def terms_of_bundle(data: bytes) -> Int64s:
 
 
 def _terms_in(data: bytes) -> int:
-    return int.from_bytes(data[:_COUNT_BYTES], "little")
+    terms = int.from_bytes(data[:_COUNT_BYTES], "little")
+    if _COUNT_BYTES + _TERM_BYTES * terms > len(data):
+        raise ValueError("a bundle is smaller than its head says")
+    return terms
 
 
 def _sizes(data: bytes) -> Int64s:
@@ -149,6 +154,16 @@ def _sizes(data: bytes) -> Int64s:
     terms = _terms_in(data)
     ends = np.frombuffer(data, np.uint32, terms, _COUNT_BYTES + 8 * terms)
     return np.diff(ends, prepend=np.uint32(0)).astype(np.int64)
+
+
+def _bundle_keys(terms: Int64s, bits: int) -> Int64s:
+    return (terms.view(np.uint64) >> np.uint64(_HASH_BITS - bits)).astype(np.int64) | 1 << bits
+
+
+def _is_found(key: int, terms: Int64s) -> bool:
+    """True if queries find the terms in the bundle with this key: they are its own, and sorted."""
+    is_sorted = bool(np.all(terms[1:] > terms[:-1]))
+    return is_sorted and bool(np.all(_bundle_keys(terms, key.bit_length() - 1) == key))
 
 
 class WantedRows:
@@ -166,7 +181,11 @@ class WantedRows:
         return list(self._terms)
 
     def hits(self, key: int, data: bytes) -> Iterator[Hits]:
-        """Wanted terms in a row with their postings."""
+        """Wanted terms in a row with their postings.
+
+        Raises:
+            ValueError: the row cannot be read.
+        """
         if key not in BUNDLE_KEYS:
             yield key, *unpack(data)
             return

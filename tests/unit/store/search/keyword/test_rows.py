@@ -102,3 +102,15 @@ def test_a_bundle_that_was_cut_off_is_refused(kept: int) -> None:
     rows = [(key, data[:kept] if key in BUNDLE_KEYS else data) for key, data in rows_of(postings)]
     with pytest.raises(ValueError, match=r"buffer|bundle"):
         from_rows(postings.chunk_ids, postings.lengths, rows)
+
+
+@pytest.mark.parametrize("first", [0, 8, 16, 24])
+@pytest.mark.parametrize("byte", [b"\x00", b"\x7f", b"\xff"])
+def test_a_bundle_with_overwritten_bytes_is_refused(first: int, byte: bytes) -> None:
+    """Neither its number of terms nor their hashes can be wrong unnoticed."""
+    postings = segment(4_000)
+    rows = dict(rows_of(postings))
+    key = max(rows.keys() & set(BUNDLE_KEYS))
+    rows[key] = rows[key][:first] + byte * 8 + rows[key][first + 8 :]
+    with pytest.raises(ValueError, match="bundle"):
+        from_rows(postings.chunk_ids, postings.lengths, rows.items())
