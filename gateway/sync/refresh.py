@@ -210,11 +210,11 @@ class _Run:
             worktree=options.worktree,
             branch=options.branch,
         )
-        identified = self._sources.get(registered.base_id or "", registered)
-        is_named = identified.key.startswith(NAMED)
-        if isinstance(source, GitSource) and not is_named:
-            source.recall_key(identified.key, identified.commit)
-        if source.kind != registered.kind or not (is_named or source.key == identified.key):
+        # a name identifies a source, and its location an overlay; any other one has its own key
+        has_key = registered.base_id is None and not registered.key.startswith(NAMED)
+        if isinstance(source, GitSource) and has_key:
+            source.recall_key(registered.key, registered.commit)
+        if source.kind != registered.kind or (has_key and source.key != registered.key):
             raise UsageError(
                 f"{registered.location} is another source now", "sync it by `headrace sync`"
             )

@@ -45,9 +45,9 @@ class Deployment:
         request = SyncRequest(lambda _: opened, Destination(PROJECT, **options))
         await request.run(self.settings, opened, show_nothing)
 
-    async def refresh(self, longest: timedelta = LONGEST) -> Refresh:
-        """Refresh the sources."""
-        return await refresh_sources(self.settings, PROJECT, longest)
+    async def refresh(self, longest: timedelta = LONGEST, *, overlay: str | None = None) -> Refresh:
+        """Refresh the sources, as for a question in an overlay if there is one."""
+        return await refresh_sources(self.settings, PROJECT, longest, overlay=overlay)
 
     async def find(self, words: str, refresh: Refresh) -> list[str]:
         """Uris that have the words, once the last change of a refresh is searchable."""
@@ -110,6 +110,28 @@ async def test_each_source_is_refreshed_as_it_was_synced(
         f"{gone} doesn't exist",
     ]
     assert await deployment.find("grinds", refresh) == ["mill.md"]
+
+
+async def test_overlays_in_other_directories_are_refreshed(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Neither another directory nor a repository has the key of its base."""
+    docs, edited, tracked = (tmp_path / name for name in ("docs", "edited", "tracked"))
+    for folder in (docs, edited):
+        write_files(folder, {"weir.md": "The weir is low."})
+    repository = create_repository(tracked, {"weir.md": "The weir is low."})
+    await deployment.sync(docs)
+    await deployment.sync(edited, base=str(docs))
+    await deployment.sync(tracked, base=str(docs))
+    write_files(edited, {"weir.md": "The weir is edited."})
+    repository.commit({"weir.md": "The weir is committed."})
+    for overlay, word in ((edited, "edited"), (tracked, "committed")):
+        refresh = await deployment.refresh(overlay=str(overlay))
+        assert (refresh.notes, refresh.published) == ([], 1)
+        answer = await deployment.client.ask(
+            PROJECT, word, mode="keyword", min_event=refresh.token, overlay=str(overlay)
+        )
+        assert [result.content for result in answer.results] == [f"The weir is {word}."]
 
 
 async def test_a_refresh_ends_in_time(
