@@ -314,7 +314,8 @@ async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
     """Hash of each text of an overlay's base by uri; None for a source that is not an overlay.
 
     Changes of the base that wait in the log count as applied. A first sync takes over the files
-    that the base has read, so that it reads only those with another fingerprint.
+    that the base has read, so that it reads only those with another fingerprint, and the changes of
+    the base that were rejected.
     """
     base = job.registration.base
     if base is None:
@@ -324,6 +325,7 @@ async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
     contents = await job.store.sources.contents(base)
     if not state.files:
         state.files, state.rules = base_state.files, base_state.rules
+        state.rejected = base_state.rejected
     return hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
 
 

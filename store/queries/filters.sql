@@ -168,6 +168,23 @@ not exists (
         and not o.deleted
 )
 
+-- name: is_not_overlaid
+-- The same for a chunk. An overlay is small, so what it takes the place of is read once.
+{chunk} not in (
+    select c.id
+    from documents o
+    join documents d
+        on d.generation_id = o.generation_id
+        and d.agent = split_part(o.agent, '/', 1)
+        and d.uri = o.uri
+    join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+    where
+        o.generation_id = {generation_id}
+        and o.agent = any (string_to_array(current_setting('app.readable', true), ' '))
+        and strpos(o.agent, '/') > 0
+        and not o.deleted
+)
+
 -- name: passes
 -- The chunk and its document fulfil the conditions; looked up row by row. The fences keep the
 -- planner from walking through all documents instead, as it would before the tables were first

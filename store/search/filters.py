@@ -73,14 +73,16 @@ class Visibility:
 
         ``one_by_one``: efficient if few chunks are examined; otherwise efficient if few pass.
         """
-        conditions = self._conditions(first_parameter)
-        if not conditions.sql:
-            return conditions
-        name = "passes" if one_by_one else "is_one_that_passes"
-        sql = _QUERIES[name].format(
-            generation_id=int(self.generation_id), chunk=chunk, conditions=conditions.sql
-        )
-        return Condition(sql, conditions.arguments)
+        conditions = replace(self, overlay="")._conditions(first_parameter)
+        names = ["passes" if one_by_one else "is_one_that_passes"] if conditions.sql else []
+        names += ["is_not_overlaid"] if self.overlay else []
+        parts = [
+            _QUERIES[name].format(
+                generation_id=int(self.generation_id), chunk=chunk, conditions=conditions.sql
+            )
+            for name in names
+        ]
+        return Condition(" and ".join(parts), conditions.arguments)
 
     def of_document(self, first_parameter: int) -> Condition:
         """Condition on a row ``d`` of the documents, and a row ``c`` of their chunks."""
