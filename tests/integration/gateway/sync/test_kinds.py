@@ -33,7 +33,7 @@ from store.postgres.pool import Database
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.github import TOKEN, github
-from tests.support.repositories import write_files
+from tests.support.repositories import Repository, create_repository, write_files
 from tests.support.running import headrace
 from tests.support.s3 import s3_server
 from tests.support.website import Reply, website
@@ -44,7 +44,12 @@ SECOND = {"a.md": "The weir is high.", "b/c.md": "The sluice is shut.", "e.md": 
 
 
 class Kind(ABC):
-    """A kind of source whose documents a test writes."""
+    """A kind of source whose documents a test writes.
+
+    ``equal`` counts documents that it has beside those, and that it does not publish.
+    """
+
+    equal = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,6 +61,10 @@ class Kind(ABC):
     @abstractmethod
     def open(self) -> Source:
         """Open the source, as a command does."""
+
+    def base(self) -> Source | None:
+        """Source that is synced before, if this kind needs one."""
+        return None
 
     def uri(self, path: str) -> str:
         """Uri of the document at a path."""
@@ -173,12 +182,36 @@ class GitHubKind(Kind):
         return {thread["title"]: number for number, thread in self._server.threads.items()}
 
 
+class OverlayKind(Kind):
+    """Linked work tree of a repository, with whose only file it begins."""
+
+    equal = 1
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._repository = create_repository(folder / "repository")
+        self._repository.commit({"kept.md": "The stone is round."})
+        self._tree = Repository(folder / "tree")
+        self._repository.git("worktree", "add", "--quiet", "-b", "next", str(self._tree.path))
+
+    def base(self) -> Source:
+        return open_source(self._repository.path)
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        self._tree.git("reset", "--quiet", "--hard", "main")
+        self._tree.commit(dict(texts))
+
+    def open(self) -> Source:
+        return open_source(self._tree.path)
+
+
 MARKDOWN = {"Content-Type": "text/markdown"}
 KINDS: dict[str, type[Kind]] = {
     "import": ImportKind,
     "bucket": BucketKind,
     "web": SiteKind,
     "github": GitHubKind,
+    "overlay": OverlayKind,
 }
 
 
@@ -202,8 +235,10 @@ class Syncs:
         )
 
     async def hashes(self) -> dict[str, str]:
-        """Hash of each document's text in the index, by uri."""
-        [source] = await self.store.sources.list(self.project)
+        """Hash of each text of the source in the index, by uri; a base has no part in it."""
+        source = max(
+            await self.store.sources.list(self.project), key=lambda source: source.base_id or ""
+        )
         return {uri: text for uri, (text, _) in (await self.store.sources.contents(source)).items()}
 
 
@@ -237,9 +272,11 @@ async def test_a_sync_of_each_kind_follows_its_source(
             syncs.project = name
             kind = kind_of(tmp_path / name)
             try:
+                if (base := kind.base()) is not None:
+                    await syncs(base)
                 await asyncio.to_thread(kind.write, FIRST)
-                assert counts(await syncs(kind.open())) == (0, 3, 0), name
-                assert counts(await syncs(kind.open())) == (3, 0, 0), name
+                assert counts(await syncs(kind.open())) == (kind.equal, 3, 0), name
+                assert counts(await syncs(kind.open())) == (kind.equal + 3, 0, 0), name
                 await asyncio.to_thread(kind.write, SECOND)
                 monkeypatch.setattr(Lease, "finish", die)
                 with pytest.raises(KeyboardInterrupt):
@@ -249,7 +286,7 @@ async def test_a_sync_of_each_kind_follows_its_source(
                 await syncs(kind.open())
                 assert await syncs.hashes() == expected(kind, FIRST), name
                 await asyncio.to_thread(kind.write, SECOND)
-                assert counts(await syncs(kind.open())) == (1, 2, 1), name
+                assert counts(await syncs(kind.open())) == (kind.equal + 1, 2, 1), name
                 assert await syncs.hashes() == expected(kind, SECOND), name
             finally:
                 kind.close()
