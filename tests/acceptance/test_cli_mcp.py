@@ -20,6 +20,7 @@ from tests.support.databases import Database
 from tests.support.forking import ROOT
 from tests.support.gateways import gateway
 from tests.support.running import headrace
+from tests.support.shell import install_headrace
 from tests.support.waiting import eventually
 
 HEAVY = ("events", "tokenizers", "tree_sitter", "numpy", "openvino", "litellm", "faust", "redis")
@@ -36,11 +37,26 @@ print(*[name for name in {heavy!r} if name in sys.modules])
 
 
 def started(environment: dict[str, str], *options: str) -> StdioServerParameters:
-    """Command of the server, in a process of its own."""
+    """Command of the server, as a host starts it."""
     return StdioServerParameters(
         command=sys.executable,
         args=["-P", "-m", "gateway.main", "mcp", *options],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """``headrace`` that is forked, for what the server does once it runs."""
+    directory = tmp_path_factory.mktemp("program")
+    install_headrace(directory)
+    return str(directory / "headrace")
+
+
+def forked(program: str, environment: dict[str, str], *options: str) -> StdioServerParameters:
+    """The same, forked."""
+    return started(environment, *options).model_copy(
+        update={"command": program, "args": ["mcp", *options]}
     )
 
 
@@ -112,7 +128,7 @@ async def test_a_search_refreshes_the_files_of_this_machine(
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize("server", ["servers", "gateway"])
 async def test_resources_and_results_without_the_structured_part(
-    redis_url: str, database: Database, tmp_path: Path, era: str, server: str
+    redis_url: str, database: Database, tmp_path: Path, era: str, server: str, program: str
 ) -> None:
     """Both work over stdio, with the servers themselves and with a gateway."""
     async with headrace(redis_url, database), gateway(redis_url, database) as served:
@@ -121,7 +137,7 @@ async def test_resources_and_results_without_the_structured_part(
             key = await served.key("notes")
             environment = {"HEADRACE_URL": served.url, "HEADRACE_API_KEY": key}
         environment |= {"HEADRACE_MCP_RESULTS": "text"}
-        async with Client(started(environment, "--project", "notes"), mode=era) as client:
+        async with Client(forked(program, environment, "--project", "notes"), mode=era) as client:
             lines = "Herons nest in March.\nSwans nest in April."
             stored = await client.call_tool("remember", {"uri": "why?.md", "content": lines})
             assert stored.structured_content is None
