@@ -51,9 +51,9 @@ BUGS = (
     Bug(
         "acknowledged before the commit",
         "processors/indexing/pipeline.py",
-        "        applied = await self._write(",
+        '        failpoint("indexing.prepared")\n',
         "        for delivery in deliveries:\n            delivery.acknowledge()\n"
-        "        applied = await self._write(",
+        '        failpoint("indexing.prepared")\n',
         (
             "tests/fundamentals",
             "tests/chaos/test_kill_worker.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tests.chaos.planted_bugs import BUGS, ROOT, Bug, planted
@@ -9,7 +11,10 @@ from tests.chaos.planted_bugs import BUGS, ROOT, Bug, planted
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Bug) -> None:
-    """A bug changes its file, and its tests exist."""
+    """A bug changes its file, which can still be loaded, and its tests exist."""
     source = (ROOT / bug.file).read_text(encoding="utf-8")
-    assert planted(bug, source) != source
+    changed = planted(bug, source)
+    assert changed != source
+    if bug.file.endswith(".py"):
+        ast.parse(changed)
     assert all((ROOT / test).exists() for test in bug.tests)
