@@ -4,7 +4,7 @@ The source is a repository of about 1,000 Python files. Vectors come from hashin
 costs nothing. All processes count: worker with its parsers, Postgres, Redis, gateway, commands, and
 the client of the questions.
 
-``cold``: from the first publish until every chunk is found by keyword and vector, and the HNSW
+``cold``: from the start of the sync until every chunk is found by keyword and vector, and the HNSW
 index is built. ``hybrid``, ``vector``, ``keyword``: one question; ``p50_ms`` is its time. ``noop``:
 a sync with nothing changed; ``ask``: a question; both as commands. ``edit_p50_ms``: from the
 publish of an edited file until it is found. ``move``: a sync after a folder was moved into another
@@ -25,17 +25,17 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import asyncpg
 
 from bench.corpus import python_files, questions
 from bench.figures import Report
-from bench.processes import cpu_s_below, memory_mb_below
+from bench.processes import CpuClock, memory_mb_below
 from bench.stack import free_port
 from events.client.client import Client
 from events.models import DocumentChange
@@ -81,28 +81,15 @@ _WRITTEN = """
 
 @dataclass
 class _Deployment:
-    """Running ``headrace up`` with its addresses."""
+    """Running ``headrace up`` with its addresses and its processor time."""
 
     pid: int
     home: Path
     redis_url: str
     owner: asyncpg.Connection
     environment: Mapping[str, str]
+    clock: CpuClock
     peak_mb: float = 0.0
-    _started: Counter[str] = field(default_factory=Counter)
-    _own: float = 0.0
-
-    def start(self) -> None:
-        """Begin to count processor time."""
-        self._started = Counter(cpu_s_below(self.pid))
-        self._own = process_time()
-
-    def cpu_s(self) -> dict[str, float]:
-        """Processor seconds since ``start`` by part, ``client`` and ``total`` among them."""
-        seconds = cpu_s_below(self.pid)
-        parts = {part: value - self._started[part] for part, value in seconds.items()}
-        parts["client"] = process_time() - self._own
-        return {**parts, "total": sum(parts.values())}
 
     async def run(self, *arguments: str) -> None:
         """Run a command of Headrace.
@@ -201,7 +188,8 @@ async def _running(home: Path) -> AsyncIterator[_Deployment]:
         announced = await _announced(home, process)
         owner = await asyncpg.connect(announced["owner_database_url"])
         try:
-            yield _Deployment(process.pid, home, announced["redis_url"], owner, environment)
+            clock, url = CpuClock(process.pid), announced["redis_url"]
+            yield _Deployment(process.pid, home, url, owner, environment, clock)
         finally:
             await owner.close()
     finally:
@@ -228,10 +216,10 @@ async def _cold(
 ) -> dict[str, float]:
     source_bytes = sum(len(text.encode()) for _, text in files)
     before = await deployment.written()
-    deployment.start()
+    deployment.clock.start()
     await deployment.run("sync", str(root), "--project", PROJECT)
     await deployment.settled(len(files))
-    seconds = deployment.cpu_s()
+    seconds = deployment.clock.seconds()
     written = await deployment.written() - before
     return {
         "source_bytes": source_bytes,
@@ -254,13 +242,14 @@ async def _questions(deployment: _Deployment) -> dict[str, float]:
             for _ in range(COMMANDS):
                 await client.ask(PROJECT, next(texts), mode=mode)
             times: list[float] = []
-            deployment.start()
+            deployment.clock.start()
             for _ in range(QUESTIONS):
                 began = perf_counter()
                 await client.ask(PROJECT, next(texts), mode=mode)
                 times.append((perf_counter() - began) * 1000)
-            seconds = deployment.cpu_s()
-            figures[f"{mode}_cpu_ms"] = _each_ms(seconds["total"], QUESTIONS)
+            seconds = deployment.clock.seconds()
+            total = seconds["total"] + seconds["client"]
+            figures[f"{mode}_cpu_ms"] = _each_ms(total, QUESTIONS)
             for part in ("worker", "postgres", "redis", "client"):
                 figures[f"{mode}_{part}_cpu_ms"] = _each_ms(seconds[part], QUESTIONS)
             figures[f"{mode}_p50_ms"] = round(statistics.median(times), 1)
@@ -280,16 +269,10 @@ async def _commands(deployment: _Deployment, root: Path) -> dict[str, float]:
     }
     for name, arguments in commands.items():
         await deployment.run(*arguments)
-        before = os.times()
-        deployment.start()
+        deployment.clock.start()
         for _ in range(COMMANDS):
             await deployment.run(*arguments)
-        seconds, now = deployment.cpu_s(), os.times()
-        launched = (
-            now.children_user + now.children_system - before.children_user - before.children_system
-        )
-        total = seconds["total"] - seconds["client"] + launched
-        figures[f"{name}_cpu_s"] = round(total / COMMANDS, 3)
+        figures[f"{name}_cpu_s"] = round(deployment.clock.seconds()["total"] / COMMANDS, 3)
     return figures
 
 
@@ -318,10 +301,10 @@ async def _after(
     files = await asyncio.to_thread(change, root)
     await deployment.settled(documents)
     before = await deployment.written()
-    deployment.start()
+    deployment.clock.start()
     await deployment.run("sync", str(root), "--project", PROJECT, "--wait")
     await deployment.settled(documents)
-    seconds = deployment.cpu_s()
+    seconds = deployment.clock.seconds()
     written = await deployment.written() - before
     name = change.__name__.strip("_")
     return {
@@ -366,10 +349,9 @@ async def _idle(deployment: _Deployment) -> float:
 
 
 async def _percent(deployment: _Deployment, seconds: float) -> float:
-    deployment.start()
+    deployment.clock.start()
     await asyncio.sleep(seconds)
-    parts = deployment.cpu_s()
-    return 100 * (parts["total"] - parts["client"]) / seconds
+    return 100 * deployment.clock.seconds()["total"] / seconds
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], description: str) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Usage", "cpu_s_below", "memory_mb_below", "peak_mb", "usage_by_role"]
+__all__ = ["CpuClock", "Usage", "cpu_s_below", "memory_mb_below", "peak_mb", "usage_by_role"]
 
 _PROC = Path("/proc")
 _ROLES = {"postgres": "postgres", "redis-server": "redis", "gateway.main": "worker"}
@@ -40,6 +40,35 @@ class _Process:
     parent: int
     cpu_s: float
     rss_bytes: int
+
+
+@dataclass(slots=True)
+class CpuClock:
+    """Processor time of a running ``headrace up``, of this process and of its other children.
+
+    Children count once they have ended.
+    """
+
+    pid: int
+    _started: Mapping[str, float] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._started = self._read()
+
+    def seconds(self) -> dict[str, float]:
+        """Processor seconds since ``start`` by part.
+
+        ``client`` is this process, and ``commands`` are also the children that it has run.
+        ``total`` is without ``client``, which may do nothing but wait and look.
+        """
+        parts = {part: now - self._started.get(part, 0.0) for part, now in self._read().items()}
+        return {**parts, "total": sum(parts.values()) - parts["client"]}
+
+    def _read(self) -> dict[str, float]:
+        seconds, own = cpu_s_below(self.pid), os.times()
+        commands = seconds.get("commands", 0.0) + own.children_user + own.children_system
+        return {**seconds, "commands": commands, "client": own.user + own.system}
 
 
 def usage_by_role() -> dict[str, list[Usage]]:

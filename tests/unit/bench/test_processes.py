@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import pytest
 
-from bench.processes import cpu_s_below, memory_mb_below, usage_by_role
+from bench.processes import CpuClock, cpu_s_below, memory_mb_below, usage_by_role
 
 BURNING = """
 import subprocess, sys, time
@@ -36,3 +37,20 @@ def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
         assert 1 < memory_mb_below(child.pid) < 100
         child.communicate()
     assert "worker" not in usage_by_role()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_the_total_has_the_commands_of_this_process_without_the_process_itself() -> None:
+    """A command that this process runs beside a deployment is a part of the cost."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as deployment:
+        clock = CpuClock(deployment.pid)
+        clock.start()
+        command = "import time\nwhile time.process_time() < .3: pass"
+        subprocess.run([sys.executable, "-c", command], check=True)
+        end = process_time() + 0.2
+        while process_time() < end:
+            pass
+        seconds = clock.seconds()
+    assert seconds["commands"] >= 0.3
+    assert seconds["client"] >= 0.2
+    assert seconds["total"] == pytest.approx(seconds["commands"], abs=0.05)
