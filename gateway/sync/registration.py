@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from events.names import Lane
 from runtime.errors import UsageError
@@ -25,7 +25,7 @@ class Destination:
 
     Attributes:
         project: name of the project.
-        collections: collections of every document.
+        collections: collections of every document. If empty, an overlay has those of its base.
         lane: lane of the changes. If None, bulk for a first or a large sync, else live.
         source: name and identity of the source. If None, those of its repository or directory.
         prefix: prefix of every uri. If None, the prefix of earlier syncs.
@@ -146,6 +146,8 @@ async def registration_of(
         UsageError: the source can't be read, or the base of an overlay is not registered.
     """
     base = await _base_of(source, destination, sources)
+    if base is not None and not destination.collections:
+        destination = replace(destination, collections=await _collections_of(base, sources))
     named = destination.source
     branch = _branch_of(source)
     if named is not None:
@@ -156,6 +158,15 @@ async def registration_of(
     name = branch or source.location
     kind = "work tree" if branch is None else "branch"
     return Registration(source, destination, f"{kind} {name} of {base.id}", name, base)
+
+
+async def _collections_of(base: RegisteredSource, sources: Sources) -> tuple[str, ...]:
+    """Collections of a base, so that filters by collection pass its overlay too."""
+    for source, saved in await sources.of_files(base.project, base.agent):
+        options = SyncOptions.from_json(saved)
+        if source.id == base.id and options is not None:
+            return options.collections
+    return ()
 
 
 def _branch_of(source: Source) -> str | None:

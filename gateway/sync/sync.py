@@ -156,7 +156,7 @@ async def sync_source(
         if comparison.sync is None:
             report.older_than = lease.leased.commit
             return report
-        report.lane = _lane(comparison, destination)
+        report.lane = _lane(comparison, job.destination)
         if outcomes is not None:
             await outcomes.begin(comparison.sync, registered.uri_prefix)
         batch = SyncBatch(store.batches, registered, comparison.sync.report)
@@ -164,7 +164,7 @@ async def sync_source(
             comparison.sync,
             lease,
             client,
-            destination.collections,
+            job.destination.collections,
             report.lane,
             outcomes,
             show,
@@ -220,7 +220,7 @@ async def preview_sync(
     report.uncommitted = comparison.uncommitted
     if report.published:
         live = await store.live(destination.project)
-        strategy = live.recipe.strategy_of(destination.collections) if live else AUTO
+        strategy = live.recipe.strategy_of(job.destination.collections) if live else AUTO
         report.cut_by_topic = strategy == SEMANTIC
     return report, steps
 

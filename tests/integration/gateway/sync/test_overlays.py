@@ -11,6 +11,7 @@ import pytest
 
 from events.client.operator_client import OperatorClient
 from events.client.questions import QueryRefused
+from events.models import Filters
 from gateway.auth.callers import Caller, Right
 from gateway.knowledge import Knowledge
 from gateway.mcp import tools
@@ -228,6 +229,20 @@ async def test_a_named_base_and_documents_of_other_sources(mill: Mill, tmp_path:
         await mill.sync(copy, base="notes", source="ebb", prefix="x/")
     with pytest.raises(UsageError, match="choose another name"):
         await mill.sync(copy, source="ebb")
+
+
+async def test_an_overlay_is_in_the_collections_of_its_base(mill: Mill) -> None:
+    """A filter by collection finds the version of the overlay, unless that has its own ones."""
+    await mill.sync(mill.repository.path, collections=("river",))
+    mill.tree.commit({"weir.md": "The weir is under water."})
+    for collections, uris in (((), set(BASE)), (("sea",), set(BASE) - {"weir.md"})):
+        await mill.sync(mill.tree.path, collections=collections)
+        answer = await mill.client.ask(
+            PROJECT, "water", overlay=mill.overlay, filters=Filters(collections=("river",))
+        )
+        assert {result.citation.uri for result in answer.results} == uris
+        contents = {result.content for result in answer.results}
+        assert BASE["weir.md"] not in contents
 
 
 async def test_an_interrupted_sync_of_an_overlay_is_completed(
