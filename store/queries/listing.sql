@@ -96,17 +96,28 @@ order by p.uri, p.agent
 limit $12
 
 -- name: single_document
--- The private document, if there is a shared one of the same uri. The empty document of an overlay
--- stands for one that the overlay lacks.
-select *
-from (
-    select *
-    from documents
-    where generation_id = $1 and agent = any ($3::text[]) and uri = $4 and not deleted
-    order by agent desc
-    limit 1
-) d
-where not (agent like '%/%' and content_hash = encode(sha256(''), 'hex'))
+-- The private document, if there is a shared one of the same uri. A document of an overlay hides the
+-- one of its base; an empty one stands for one that the overlay lacks.
+select d.*
+from documents d
+where
+    d.generation_id = $1
+    and d.agent = any ($3::text[])
+    and d.uri = $4
+    and not d.deleted
+    and not (d.agent like '%/%' and d.content_hash = encode(sha256(''), 'hex'))
+    and not exists (
+        select
+        from documents o
+        where
+            o.generation_id = $1
+            and o.agent = any ($3::text[])
+            and starts_with(o.agent, d.agent || '/')
+            and o.uri = $4
+            and not o.deleted
+    )
+order by d.agent desc
+limit 1
 
 -- name: document_with_source_id
 -- The private document, if there is a shared one of the same kind and uri.
@@ -144,15 +155,26 @@ where
 
 -- name: document_id
 -- That of the single document.
-select id
-from (
-    select id, agent, content_hash
-    from documents
-    where generation_id = $1 and agent = any ($2::text[]) and uri = $3 and not deleted
-    order by agent desc
-    limit 1
-) d
-where not (agent like '%/%' and content_hash = encode(sha256(''), 'hex'))
+select d.id
+from documents d
+where
+    d.generation_id = $1
+    and d.agent = any ($2::text[])
+    and d.uri = $3
+    and not d.deleted
+    and not (d.agent like '%/%' and d.content_hash = encode(sha256(''), 'hex'))
+    and not exists (
+        select
+        from documents o
+        where
+            o.generation_id = $1
+            and o.agent = any ($2::text[])
+            and starts_with(o.agent, d.agent || '/')
+            and o.uri = $3
+            and not o.deleted
+    )
+order by d.agent desc
+limit 1
 
 -- name: chunks
 select

@@ -195,11 +195,19 @@ async def test_a_branch_is_read_without_a_checkout(mill: Mill) -> None:
     assert (await mill.texts("flood"))["weir.md"] == "The zephyr weir is under water."
     assert await mill.texts() == BASE
     await mill.sync(mill.repository.path, agent="ana")
+    (mill.tree.path / "docs" / "wheel.md").unlink()
     mill.tree.commit({"weir.md": "Only ana sees the water."})
     await mill.sync(open_source(mill.repository.path, branch="flood"), agent="ana")
     answer = await mill.client.ask(PROJECT, "weir water", limit=100, overlay="flood", agent="ana")
-    texts = {one.content for one in answer.results if one.citation.uri == "weir.md"}
+    texts = {result.content for result in answer.results if result.citation.uri == "weir.md"}
     assert texts == {BASE["weir.md"], "Only ana sees the water."}, "the shared one and her own"
+    listing = Listing(mill.store._database)
+    in_overlay = await listing.overlaid(PROJECT, "ana", "flood")
+    for uri, text in (
+        ("weir.md", "Only ana sees the water."),
+        ("docs/wheel.md", BASE["docs/wheel.md"]),  # hers is removed
+    ):
+        assert (await listing.lines(PROJECT, in_overlay, uri)).text == text
     assert (await mill.texts("flood", agent="bob"))["weir.md"] == "The zephyr weir is under water."
     for name in ("flud", "", f"mill@{'0' * 8}"):
         with pytest.raises((QueryRefused, UsageError), match=r"no overlay|at least 1"):
