@@ -12,6 +12,7 @@ __all__ = [
     "CONTEXT_POINTS",
     "FAILPOINTS",
     "REPLAY_POINTS",
+    "SYNC_POINTS",
     "WORKER_POINTS",
     "arm",
     "disarm",
@@ -46,7 +47,10 @@ REPLAY_POINTS = (
 CONTEXT_POINTS = ("contexts.cached", "contexts.embedded", "contexts.applied")
 """In order: an answer is cached, the texts with their contexts are embedded and then written."""
 
-FAILPOINTS = (*WORKER_POINTS, *REPLAY_POINTS, *CONTEXT_POINTS)
+SYNC_POINTS = ("sync.recorded", "sync.published", "sync.finished")
+"""In order: the changes are saved as doubtful, a batch of them is published, the state is saved."""
+
+FAILPOINTS = (*WORKER_POINTS, *REPLAY_POINTS, *CONTEXT_POINTS, *SYNC_POINTS)
 
 _armed: list[Callable[[str], None]] = []
 

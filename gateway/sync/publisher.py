@@ -21,6 +21,7 @@ from gateway.sync.report import SyncReport
 from gateway.sync.stall_detector import StallDetector
 from runtime import protocol_limits
 from runtime.errors import UsageError
+from runtime.failpoints import failpoint
 from sources import Change, Sync, document_changed
 
 __all__ = ["Outcomes", "publish_changes"]
@@ -126,11 +127,13 @@ async def publish_changes(
             recorded = position + _WINDOW
             state = sync.state(sync.touched(published, recorded))
             await lease.save(await asyncio.to_thread(state.to_json))
+            failpoint("sync.recorded")
         await sync_batch.begin()
         events = [
             await _event(change, lease, client, collections, sync_batch.id) for change in batch
         ]
         receipts = await client.publish_many(events, lane)
+        failpoint("sync.published")
         await sync_batch.count(receipts)
         for change, receipt in zip(batch, receipts, strict=True):
             sync.published(change, receipt.token)

@@ -23,6 +23,7 @@ from gateway.sync.registration import Destination, Registration, registration_of
 from gateway.sync.report import SyncReport
 from processors.chunking.strategies import AUTO, SEMANTIC
 from runtime.errors import UsageError
+from runtime.failpoints import failpoint
 from runtime.settings import Settings
 from sources import (
     Basis,
@@ -171,6 +172,7 @@ async def sync_source(
             batch,
         )
         await _finish(lease, comparison)
+        failpoint("sync.finished")
         await batch.end()
         report.batch = batch.id
         pending = comparison.sync.state().pending

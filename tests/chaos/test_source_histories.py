@@ -19,6 +19,7 @@ import pytest
 
 from events.models import content_hash
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
+from runtime.failpoints import SYNC_POINTS
 from tests.chaos.histories import (
     BucketHistory,
     DirectoryHistory,
@@ -30,6 +31,7 @@ from tests.chaos.histories import (
     ThreadHistory,
     WorkTreeHistory,
 )
+from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
@@ -161,13 +163,39 @@ class Scene:
         await asyncio.gather(self._end(source, first), self._end(source, second))
 
     async def _all_killed(self) -> None:
-        """Kill a sync of each source at a time of its own (SIGKILL)."""
-        lives = [self.rng.uniform(0, LONGEST_LIFE_SECONDS) for _ in self.sources]
-        await asyncio.gather(*map(self._killed, self.sources, lives))
+        """Kill a sync of each source (SIGKILL), at a time of its own or at a failpoint.
 
-    async def _killed(self, source: Synced, seconds: float) -> None:
-        command = await self._start(source)
-        await asyncio.sleep(seconds)
+        Sometimes no worker has applied their changes when the next syncs begin.
+        """
+        worker, is_behind = self.run.workers[-1], self.rng.random() < 0.5
+        if is_behind:
+            worker.send(signal.SIGSTOP)
+        points = [self.rng.choice([None, *SYNC_POINTS]) for _ in self.sources]
+        lives = [self.rng.uniform(0, LONGEST_LIFE_SECONDS) for _ in self.sources]
+        await asyncio.gather(*map(self._killed, self.sources, points, lives))
+        await self._end_leases()
+        if is_behind:
+            for source in self.sources:
+                source.history.advance()
+            await self._synced_together()
+            worker.send(signal.SIGCONT)
+
+    async def _end_leases(self) -> None:
+        """End the leases of killed syncs, for which the next ones would wait 30 s."""
+        owner = await asyncpg.connect(self.run.database.owner_url)
+        try:
+            await owner.execute("UPDATE sources SET lease_until = clock_timestamp()")
+        finally:
+            await owner.close()
+
+    async def _killed(self, source: Synced, point: str | None, seconds: float) -> None:
+        if point is None:
+            command = await self._start(source)
+            await asyncio.sleep(seconds)
+        else:
+            command = await self._start(source, strike=Strike(point))
+            with suppress(AssertionError):  # a sync without changes does not pass it
+                await eventually(lambda: not command.is_running, "it is killed", timeout=2)
         command.send(signal.SIGKILL)
         await command.result(SYNC_SECONDS)
 
@@ -206,9 +234,12 @@ class Scene:
     def _any(self) -> Synced:
         return self.rng.choice(self.sources)
 
-    async def _start(self, source: Synced, *options: str) -> Command:
+    async def _start(self, source: Synced, *options: str, strike: Strike | None = None) -> Command:
         environment = self.run.environment | {"HEADRACE_LOG_LEVEL": "info"}
-        return await Command.start(*source.arguments, *options, environment=environment)
+        armed = () if strike is None else strike.arguments
+        return await Command.start(
+            *source.arguments, *options, environment=environment, strike=armed
+        )
 
     async def _sync(self, source: Synced, *options: str) -> Result:
         return await self._end(source, await self._start(source, *options))
