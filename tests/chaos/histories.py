@@ -16,7 +16,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from tests.support.github import GitHub
-from tests.support.repositories import Repository, create_repository
+from tests.support.repositories import Repository, create_repository, write_files
 from tests.support.website import HTML, Reply, Website, html
 
 __all__ = [
@@ -70,6 +70,7 @@ class DirectoryHistory:
         path.mkdir(parents=True, exist_ok=True)
         for _ in range(files):
             self._add()
+        self._before = DirectoryHistory.listing(self)
 
     @property
     def arguments(self) -> list[str]:
@@ -86,8 +87,20 @@ class DirectoryHistory:
 
     def advance(self) -> None:
         """Do one to five operations."""
+        self._before = DirectoryHistory.listing(self)
         for _ in range(self._rng.randint(1, _MOST_OPERATIONS)):
             self._rng.choice(self._operations())()
+
+    def undo(self) -> None:
+        """Restore the files as they were before the last operations."""
+        for path in self.path.iterdir():
+            if path.name == ".git":
+                continue
+            if path.is_file():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        write_files(self.path, dict(self._before))
 
     def _operations(self) -> list[Callable[[], None]]:
         return [
@@ -172,6 +185,11 @@ class GitHistory(DirectoryHistory):
         super().advance()
         self._repository.commit()
 
+    def undo(self) -> None:
+        """Restore the files, and commit them."""
+        super().undo()
+        self._repository.commit()
+
     def checkout(self, path: Path) -> Checkout:
         """Clone the repository in its current state."""
         return Checkout(self, path)
@@ -193,6 +211,11 @@ class OverlayHistory(DirectoryHistory):
         else:
             super().advance()
             tree.commit()
+
+    def undo(self) -> None:
+        """Restore the files, and commit them."""
+        super().undo()
+        Repository(self.path).commit()
 
 
 class WorkTreeHistory(GitHistory):
@@ -243,6 +266,11 @@ class ImportHistory(DirectoryHistory):
         self._advance_but_keep_one()
         self._write()
 
+    def undo(self) -> None:
+        """Restore the lines."""
+        super().undo()
+        self._write()
+
     def _write(self) -> None:
         lines = [json.dumps({"uri": uri, "content": text}) for uri, text in self.listing().items()]
         draft = self._file.with_suffix(".draft")
@@ -283,6 +311,11 @@ class SiteHistory(DirectoryHistory):
     def advance(self) -> None:
         """Change a few files; at least one remains."""
         self._advance_but_keep_one()
+        self._serve()
+
+    def undo(self) -> None:
+        """Restore the pages."""
+        super().undo()
         self._serve()
 
     def _serve(self) -> None:
@@ -326,7 +359,8 @@ class ThreadHistory:
         if not threads:
             return [self._open]
         number, text = self._rng.choice(threads), self._text()
-        comments = list(server.comments)
+        # only a full sync finds that a comment of a review was deleted: see docs/how-to/sync.md
+        comments = [key for key, comment in server.comments.items() if "issue_url" in comment]
         operations: list[Callable[[], object]] = [
             *(self._open, lambda: server.edit(number, body=text)),
             *(lambda: server.comment(number, text), lambda: server.edit(number, title=text)),
