@@ -118,6 +118,11 @@ class GitSource:
         return str(self._root / self._prefix)
 
     @property
+    def folder(self) -> str:
+        """Beginning of the uris of all that is synced; empty for the whole repository."""
+        return self._prefix
+
+    @property
     def options(self) -> SyncOptions:
         """Patterns of files to include, and the branch."""
         return SyncOptions(include=self._choice.include, branch=self.branch)

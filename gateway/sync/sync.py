@@ -38,6 +38,7 @@ from sources import (
     WatchableSource,
 )
 from sources.comparison import Step, expected_of, hashes_of
+from sources.git import GitSource
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource
 from store.store import Store
@@ -317,7 +318,7 @@ async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
 
     Changes of the base that wait in the log count as applied. A first sync takes over the files
     that the base has read, so that it reads only those with another fingerprint, and the changes of
-    the base that were rejected.
+    the base that were rejected. The overlay of a folder leaves the rest of its base as it is.
     """
     base = job.registration.base
     if base is None:
@@ -328,7 +329,9 @@ async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
     if not state.files:
         state.files, state.rules = base_state.files, base_state.rules
         state.rejected = base_state.rejected
-    return hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
+    folder = job.source.folder if isinstance(job.source, GitSource) else ""
+    below = hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
+    return {uri: text for uri, text in below.items() if uri.startswith(folder)}
 
 
 @asynccontextmanager

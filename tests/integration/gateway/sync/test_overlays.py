@@ -230,6 +230,11 @@ async def test_a_named_base_and_documents_of_other_sources(mill: Mill, tmp_path:
     (copy / "tide.md").write_text("The ebb of the water.")
     await mill.sync(copy, base="notes", source="ebb")
     assert (await mill.texts("ebb"))["tide.md"] == "The ebb of the water."
+    mill.tree.commit({"docs/wheel.md": "The wheel stands in the water."})
+    base = (await mill.sync(mill.repository.path)).source
+    report = await mill.sync(mill.tree.path / "docs", base=base, source="part")
+    assert counts(report) == (1, 1, 0)
+    assert (await mill.texts("part"))["weir.md"] == BASE["weir.md"], "it is outside the folder"
     for wrong in ("ebb", "nothing"):
         with pytest.raises(UsageError, match="that could be a base"):
             await mill.sync(copy, base=wrong)
