@@ -46,7 +46,7 @@ class Basis:
         collections: collections of every document of this sync.
         lost_uris: uris of changes that left the log before a worker applied them.
         full: publish everything.
-        below: of an overlay, the hash of each text of its base by uri. The overlay then has only
+        base: of an overlay, the hash of each text of its base by uri. The overlay then has only
             documents with another text, and an empty one for each that the source lacks. It is None
             for any other source.
     """
@@ -56,7 +56,7 @@ class Basis:
     collections: tuple[str, ...] = ()
     lost_uris: Collection[str] = frozenset()
     full: bool = False
-    below: Mapping[str, str] | None = None
+    base: Mapping[str, str] | None = None
 
     @classmethod
     def of(
@@ -67,11 +67,11 @@ class Basis:
         lost_uris: Collection[str] = frozenset(),
         *,
         full: bool = False,
-        below: Mapping[str, str] | None = None,
+        base: Mapping[str, str] | None = None,
     ) -> Basis:
         """Build the basis from the current content of the index."""
         expected = expected_of(state, indexed)
-        return cls(state, expected, collections, lost_uris, full, below)
+        return cls(state, expected, collections, lost_uris, full, base)
 
     def target(self, mark: str) -> str:
         """Index state to reach for a document whose text has this hash."""
@@ -80,11 +80,11 @@ class Basis:
     @property
     def base_uris(self) -> Collection[str]:
         """Uris of the base of an overlay; empty for any other source."""
-        return () if self.below is None else self.below.keys()
+        return () if self.base is None else self.base.keys()
 
     def is_in_base(self, uri: str, mark: str) -> bool:
         """True if the base of this overlay has the same text."""
-        return self.below is not None and self.below.get(uri) == mark
+        return self.base is not None and self.base.get(uri) == mark
 
     def target_of_delete(self, uri: str) -> str:
         """Index state to reach for a document that the source does not have."""

@@ -166,7 +166,7 @@ class Sync:
     def _renames(
         self, missing: Mapping[str, str], added: Mapping[str, str | None]
     ) -> dict[str, str]:
-        if not missing or not added or self._basis.full or self._basis.below is not None:
+        if not missing or not added or self._basis.full or self._basis.base is not None:
             return {}
         state = self._basis.state
         texts = {
@@ -184,7 +184,7 @@ class Sync:
         state = basis.state
         # fast path without calls for the common case: a hundred thousand unchanged files
         is_plain = not (basis.full or basis.collections or state.doubtful or self._rejected)
-        is_plain = is_plain and basis.below is None
+        is_plain = is_plain and basis.base is None
         steps = []
         for uri, fingerprint in self._listing.files.items():
             mark = files[uri][1] if uri in files else None

@@ -273,15 +273,15 @@ async def _compare(
                 return _Comparison(listing, saved)
         async with _concurrently(asyncio.to_thread(job.uncommitted, listing)) as count:
             lost, indexed = await index_read
-            below = await _read_base(job, state)
+            base = await _read_base(job, state)
             collections = job.destination.collections
-            basis = Basis.of(state, indexed, collections, lost, full=job.full, below=below)
+            basis = Basis.of(state, indexed, collections, lost, full=job.full, base=base)
             sync = await asyncio.to_thread(
                 lambda: Sync(job.source, listing, basis, job.sizes, read_all=read_all)
             )
             source = registered if leased is None else leased.source
             await check_owners(sync, indexed, job.registration.base or source, job.store)
-            is_new = not indexed and below is None
+            is_new = not indexed and base is None
             return _Comparison(listing, saved, sync, is_new, await count)
 
 
@@ -330,8 +330,8 @@ async def _read_base(job: _Job, state: State) -> dict[str, str] | None:
         state.files, state.rules = base_state.files, base_state.rules
         state.rejected = base_state.rejected
     folder = job.source.folder if isinstance(job.source, GitSource) else ""
-    below = hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
-    return {uri: text for uri, text in below.items() if uri.startswith(folder)}
+    hashes = hashes_of(expected_of(base_state, _indexed_documents(contents, base.uri_prefix)))
+    return {uri: text_hash for uri, text_hash in hashes.items() if uri.startswith(folder)}
 
 
 @asynccontextmanager

@@ -18,8 +18,9 @@ insert into keyword_words (generation_id, words) values ($1, $2)
 -- name: read_segments
 -- Everything that a query needs, in one statement and therefore one snapshot: a merge that commits
 -- at the same time has no effect on it. Segments whose ids are in $2 are cached by the client: they
--- are immutable, so their contents are not sent again. $3: keys of rows of postings. $4: the segments of code examples, or those
--- of the text. Postings of the other segments are sent too; the client leaves them out.
+-- are immutable, so their contents are not sent again. $3: keys of rows of postings. $4: the
+-- segments of code examples, or those of the text. Postings of the other segments are sent too; the
+-- client leaves them out.
 select
     segment_id,
     chunks,

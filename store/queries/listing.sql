@@ -154,7 +154,7 @@ where
     and ($7::text is null or d.source_id = $7)
 
 -- name: document_id
--- That of the single document.
+-- Id of the document that single_document reads.
 select d.id
 from documents d
 where
@@ -218,7 +218,7 @@ group by c.name
 order by c.name
 
 -- name: source_id
--- First among the agent's own.
+-- Id of a source with a name: of two, the private one of the agent.
 select id from sources where project_id = $1 and name = $2 order by agent desc limit 1
 
 -- name: enter_overlays

@@ -363,9 +363,8 @@ class Search:
                 for model, vector in request.vectors.items()
             }
             found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
-            run.places = await (Visibility.to(generation.id, request.agent, Filters())).among(
-                connection, found
-            )
+            visible = Visibility.to(generation.id, request.agent, Filters())
+            run.places = await visible.among(connection, found)
         return similar
 
     async def _compare(
