@@ -373,12 +373,13 @@ async def _ask(
         if longest_refresh is not None:
             from gateway.sync.refresh import refresh_sources  # noqa: PLC0415  # it is slow
 
+            overlay = query["overlay"]
             refreshed = await refresh_sources(
                 running,
                 project,
                 longest_refresh,
                 agent=query["agent"],
-                overlay=query["overlay"] or linked_work_tree(Path.cwd()),
+                overlay=linked_work_tree(Path.cwd()) if overlay is None else overlay,
             )
             has_token = refreshed.token is not None
             query = {

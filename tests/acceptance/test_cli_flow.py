@@ -145,7 +145,10 @@ async def test_a_linked_work_tree_is_asked_by_its_directory(cli: Cli, plant: Pat
         assert "seven bar" in found
         assert "nine bar" not in found
     tree.commit({"valves.md": text.replace("nine bar", "ten bar")})
-    assert "ten bar" in (await here(*ask, "--refresh", "--refresh-seconds", "20")).stdout
+    refresh = ("--refresh", "--refresh-seconds", "20")
+    outside = json.loads((await here(*ask, "--overlay", "", *refresh)).stdout)
+    assert outside["refresh"]["published"] == 0, "only the base is refreshed"
+    assert "ten bar" in (await here(*ask, *refresh)).stdout
     assert (await there(*ask, "--overlay", "none")).code == 1
     listed = (await cli("source", "list", "-p", "plant", "--json")).stdout
     base, overlay = sorted(map(json.loads, listed.splitlines()), key=lambda row: row["base"] or "")
