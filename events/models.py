@@ -214,9 +214,9 @@ class DocumentChange(Data):
     A content that is not text travels as ``content_base64``. ``content_hash`` is the SHA-256 of
     the content's bytes, of a text in UTF-8.
 
-    Only questions of ``agent`` see the document. With a slash and the id of an overlay behind it,
-    only questions in that overlay do, in place of the agent's document with this uri; if the
-    content is empty, the overlay lacks that document. ``/ID`` is an overlay of shared documents.
+    Only questions of ``agent`` see the document. The agents ``AGENT/ID`` and ``/ID`` belong to the
+    overlay with this id: only questions in the overlay see their documents, in place of those of
+    ``AGENT``, or of the shared ones, with the same uri. An empty content hides such a document.
 
     ``expected_hash`` makes a change conditional: it is applied only to a document with this content
     (of ``old_uri`` in a rename), else rejected as PreconditionFailed. A change that is older than

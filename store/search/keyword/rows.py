@@ -26,7 +26,7 @@ _FREQUENT_CHUNKS = 64
 """A term that is in so many chunks of a segment has a row of its own."""
 
 BUNDLE_KEYS = range(1 << _BUNDLE_BITS[0], 2 << _BUNDLE_BITS[-1])
-"""Keys of bundles: the upper bits of the hashes of their terms, behind a one.
+"""Keys of bundles: a bit that is 1, and the upper bits of the hashes of their terms.
 
 The key of another row is the hash of its term. A term whose hash is in this range is always in a
 bundle.
