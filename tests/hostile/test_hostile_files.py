@@ -63,7 +63,7 @@ async def published(
     redis_url: str, database: Database, home: Path, files: Mapping[str, bytes]
 ) -> Counter[str]:
     """Publish hostile files between whole ones, and count the outcomes of the hostile ones."""
-    limits = {"timeout": 2, "extraction_timeout": 4, "memory_bytes": PARSER_BYTES, "chunks": 1_000}
+    limits = {"timeout": 1, "extraction_timeout": 2, "memory_bytes": PARSER_BYTES, "chunks": 1_000}
     async with (
         hostile_worker(redis_url, database, home, chunking_limits=json.dumps(limits)) as suspect,
         Client.connect(redis_url, inline_limit_bytes=4 * 2**20) as client,
