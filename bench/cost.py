@@ -53,6 +53,9 @@ EDITS = 20
 IDLE_SECONDS = 30.0
 _QUIET_SECONDS = 5.0
 _QUIET_PERCENT = 5.0
+_REPORTED_SECONDS = 11.0
+"""Time after which an idle process of Postgres has reported the rows that it has written."""
+
 _MOVED = "moved"
 _RENAMED = "renamed"
 _CHECK_EVERY_SECONDS = 0.25
@@ -118,13 +121,17 @@ class _Deployment:
         await _until(is_settled, f"{documents:,} documents are indexed")
 
     async def written(self) -> Counter[str]:
-        """Bytes of WAL and rows so far, and the vectors and chunks that exist."""
+        """Bytes of WAL and rows so far, and the vectors and chunks that exist.
+
+        It waits until every process of Postgres has reported its rows.
+        """
+        await asyncio.sleep(_REPORTED_SECONDS)
         row = await self.owner.fetchrow(_WRITTEN)
         return Counter({name: int(value) for name, value in row.items()})
 
 
 async def measure() -> Report:
-    """Index a repository, ask, sync and wait; about three minutes on two cores.
+    """Index a repository, ask, sync and wait; about four minutes on two cores.
 
     Raises:
         ConfigurationError: a process could not be started, or did not finish in time.
