@@ -51,6 +51,7 @@ def test_the_total_has_the_commands_of_this_process_without_the_process_itself()
         while process_time() < end:
             pass
         seconds = clock.seconds()
-    assert seconds["commands"] >= 0.3
-    assert seconds["client"] >= 0.2
+    # the kernel counts in ticks of 10 ms
+    assert seconds["commands"] > 0.25
+    assert seconds["client"] > 0.15
     assert seconds["total"] == pytest.approx(seconds["commands"], abs=0.05)
