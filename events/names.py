@@ -1,4 +1,4 @@
-"""Names of every stream, group and key, built here and nowhere else; positions in the log.
+"""Stream names, group names and key names, built here and nowhere else; positions in the log.
 
 Keys that are used by one script share a hash tag, so that the same code runs on a Redis Cluster::
 

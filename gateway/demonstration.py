@@ -27,7 +27,6 @@ FILES = (
     "docs/explanation/decisions/search-indexes.md",
     "docs/explanation/formats.pdf",
     "docs/explanation/glossary.md",
-    "docs/explanation/measurements.md",
     "docs/how-to/publish.md",
     "docs/how-to/run-in-production.md",
     "docs/how-to/sync.md",

@@ -498,7 +498,7 @@ class Listing:
                 *last,
                 state,
                 limit,
-                *filter(None, [uri]),
+                *(() if uri is None else (uri,)),
             )
         return [_change(row) for row in rows]
 

@@ -177,6 +177,7 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
             "operators": True,
             "rerank": True,
             "min_relevance": 0.5,
+            "overlay": "feature",
         }
     )
     other_questions = {"like", *_EXACT_FIELDS}

@@ -203,6 +203,7 @@ async def test_changes_are_listed_with_their_outcomes(listing: Listing, store: S
     (change,) = await listing.changes(PROJECT, None, uri="1-2")
     assert await listing.change(PROJECT, change.token) == change
     assert (change.state, change.uri, change.agent) == ("indexed", "1-2", "")
+    assert await listing.changes(PROJECT, None, uri="") == []
     private = await listing.change(PROJECT, LogPosition(90, 0).token)
     assert private is not None
     assert (private.state, private.uri, private.agent) == ("indexed", None, None)
