@@ -102,8 +102,8 @@ select d.*
 from documents d
 where
     d.generation_id = $1
-    and d.agent = any ($3::text[])
-    and d.uri = $4
+    and d.agent = any ({agents}::text[])
+    and d.uri = {uri}
     and not d.deleted
     and not (d.agent like '%/%' and d.content_hash = encode(sha256(''), 'hex'))
     and not exists (
@@ -111,9 +111,9 @@ where
         from documents o
         where
             o.generation_id = $1
-            and o.agent = any ($3::text[])
+            and o.agent = any ({agents}::text[])
             and starts_with(o.agent, d.agent || '/')
-            and o.uri = $4
+            and o.uri = {uri}
             and not o.deleted
     )
 order by d.agent desc
@@ -154,27 +154,7 @@ where
     and ($7::text is null or d.source_id = $7)
 
 -- name: document_id
--- Id of the document that single_document reads.
-select d.id
-from documents d
-where
-    d.generation_id = $1
-    and d.agent = any ($2::text[])
-    and d.uri = $3
-    and not d.deleted
-    and not (d.agent like '%/%' and d.content_hash = encode(sha256(''), 'hex'))
-    and not exists (
-        select
-        from documents o
-        where
-            o.generation_id = $1
-            and o.agent = any ($2::text[])
-            and starts_with(o.agent, d.agent || '/')
-            and o.uri = $3
-            and not o.deleted
-    )
-order by d.agent desc
-limit 1
+select id from ({page}) page
 
 -- name: chunks
 select

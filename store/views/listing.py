@@ -44,7 +44,12 @@ __all__ = [
 
 _QUERIES = named("listing")
 _DOCUMENTS = _QUERIES["document_rows"].format(page=_QUERIES["documents_page"])
-_DOCUMENT = _QUERIES["document_rows"].format(page=_QUERIES["single_document"])
+_DOCUMENT = _QUERIES["document_rows"].format(
+    page=_QUERIES["single_document"].format(agents="$3", uri="$4")
+)
+_DOCUMENT_ID = _QUERIES["document_id"].format(
+    page=_QUERIES["single_document"].format(agents="$2", uri="$3")
+)
 _DOCUMENT_WITH_SOURCE_ID = _QUERIES["document_rows"].format(
     page=_QUERIES["document_with_source_id"]
 )
@@ -590,9 +595,7 @@ async def _document_id(
     connection: asyncpg.Connection, live: Generation, project: str, agent: str | None, uri: str
 ) -> int:
     agents = await _agents(connection, live, agent)
-    document_id: int | None = await connection.fetchval(
-        _QUERIES["document_id"], live.id, agents, uri
-    )
+    document_id: int | None = await connection.fetchval(_DOCUMENT_ID, live.id, agents, uri)
     if document_id is None:
         raise _no_document(project, uri)
     return document_id
