@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,7 +36,7 @@ import asyncpg
 from bench.corpus import python_files, questions
 from bench.figures import Report
 from bench.processes import CpuClock, memory_mb_below
-from bench.stack import free_port
+from bench.stack import free_port, until
 from events.client.client import Client
 from events.models import DocumentChange
 from processors.embedders.hash_embedder import HASHING_MODEL
@@ -118,7 +118,9 @@ class _Deployment:
             self.peak_mb = max(self.peak_mb, memory_mb_below(self.pid))
             return bool(await self.owner.fetchval(_IS_SETTLED, documents))
 
-        await _until(is_settled, f"{documents:,} documents are indexed")
+        await until(
+            is_settled, f"{documents:,} documents are indexed", _PATIENCE, _CHECK_EVERY_SECONDS
+        )
 
     async def written(self) -> Counter[str]:
         """Bytes of WAL and rows so far, and the vectors and chunks that exist.
@@ -213,7 +215,7 @@ async def _announced(home: Path, process: asyncio.subprocess.Process) -> dict[st
             raise ConfigurationError("`headrace up` ended", "run it in a shell to see why")
         return (home / "up.json").exists()
 
-    await _until(is_announced, "`headrace up` is ready")
+    await until(is_announced, "`headrace up` is ready", _PATIENCE, _CHECK_EVERY_SECONDS)
     announced: dict[str, Any] = json.loads((home / "up.json").read_text())
     return announced
 
@@ -351,7 +353,7 @@ async def _idle(deployment: _Deployment) -> float:
     async def is_quiet() -> bool:
         return await _percent(deployment, _QUIET_SECONDS) < _QUIET_PERCENT
 
-    await _until(is_quiet, "maintenance has ended")
+    await until(is_quiet, "maintenance has ended", _PATIENCE, _CHECK_EVERY_SECONDS)
     return round(await _percent(deployment, IDLE_SECONDS), 2)
 
 
@@ -359,19 +361,3 @@ async def _percent(deployment: _Deployment, seconds: float) -> float:
     deployment.clock.start()
     await asyncio.sleep(seconds)
     return 100 * deployment.clock.seconds()["total"] / seconds
-
-
-async def _until(condition: Callable[[], Awaitable[bool]], description: str) -> None:
-    """Wait for a condition that other processes bring about.
-
-    Raises:
-        ConfigurationError: it does not hold in time.
-    """
-    try:
-        async with asyncio.timeout(_PATIENCE.total_seconds()):
-            while not await condition():  # noqa: ASYNC110  # other processes bring it about
-                await asyncio.sleep(_CHECK_EVERY_SECONDS)
-    except TimeoutError:
-        raise ConfigurationError(
-            f"not within {_PATIENCE}: {description}", "measure on a machine with less load"
-        ) from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,11 +16,12 @@ from aiohttp import web
 
 from runtime.child_process import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from runtime.worker_process import worker_process
 from store.postgres.schema import upgrade
 
-__all__ = ["Stack", "bench_stack", "free_port", "served"]
+__all__ = ["Stack", "bench_stack", "free_port", "served", "until"]
 
 _PATIENCE = timedelta(minutes=2)
 _END_WITHIN_SECONDS = 0.1
@@ -116,3 +118,24 @@ def free_port() -> int:
     """Return a port of the loopback interface that nothing uses."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]],
+    description: str,
+    patience: timedelta,
+    every_seconds: float,
+) -> None:
+    """Wait for a condition that other processes bring about, and check it at an interval.
+
+    Raises:
+        ConfigurationError: it does not hold in time.
+    """
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            while not await condition():  # noqa: ASYNC110  # other processes bring it about
+                await asyncio.sleep(every_seconds)
+    except TimeoutError:
+        raise ConfigurationError(
+            f"not within {patience}: {description}", "measure on a machine with less load"
+        ) from None

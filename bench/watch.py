@@ -15,7 +15,7 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import count, cycle, islice
@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.corpus import questions
 from bench.figures import Report, percentile
-from bench.stack import Stack, bench_stack
+from bench.stack import Stack, bench_stack, until
 from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import ConfigurationError
@@ -65,7 +65,9 @@ class _Watch:
         async def is_published() -> bool:
             return self.published >= published
 
-        await _until(is_published, f"{published:,} documents are published")
+        await until(
+            is_published, f"{published:,} documents are published", _PATIENCE, _ASK_EVERY_SECONDS
+        )
 
 
 async def measure(files: int = FILES, saves: int = SAVES) -> Report:
@@ -144,7 +146,7 @@ async def _settled(stack: Stack, watch: _Watch) -> None:
         async def is_settled() -> bool:
             return bool(await owner.fetchval(query, watch.published))
 
-        await _until(is_settled, "the worker has nothing to do")
+        await until(is_settled, "the worker has nothing to do", _PATIENCE, _ASK_EVERY_SECONDS)
 
 
 async def _save(client: Client, path: Path, word: str) -> float:
@@ -193,23 +195,7 @@ async def _found(client: Client, word: str) -> None:
         answer = await client.ask(PROJECT, word, mode="keyword", limit=1)
         return any(word in result.content for result in answer.results)
 
-    await _until(is_found, f"{word} is found")
-
-
-async def _until(condition: Callable[[], Awaitable[bool]], description: str) -> None:
-    """Wait for a condition.
-
-    Raises:
-        ConfigurationError: it does not hold in time.
-    """
-    try:
-        async with asyncio.timeout(_PATIENCE.total_seconds()):
-            while not await condition():  # noqa: ASYNC110  # other processes bring it about
-                await asyncio.sleep(_ASK_EVERY_SECONDS)
-    except TimeoutError:
-        raise ConfigurationError(
-            f"not within {_PATIENCE}: {description}", "measure on a machine with less load"
-        ) from None
+    await until(is_found, f"{word} is found", _PATIENCE, _ASK_EVERY_SECONDS)
 
 
 def _write_all(paths: Sequence[Path], texts: Iterator[str]) -> None:
