@@ -11,6 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import cycle, islice
 
 import pytest
 from redis.asyncio import Redis
@@ -86,9 +87,12 @@ class Disaster:
         await self.redis.start()
 
     async def lose_power(self) -> None:
-        """Truncate the log behind its safe end, as after a power loss, and restart."""
+        """Truncate the log, as after a power loss, and restart.
+
+        Everything up to the safe end is kept, and the last durable change is lost.
+        """
         self.redis.kill()
-        end = random.Random(self.run.seed).randrange(self.safe_bytes, self.durable_bytes)
+        end = random.Random(self.run.seed).randint(self.safe_bytes, self.durable_bytes)
         os.truncate(self.redis.log, end)
         await self.redis.start()
 
@@ -165,7 +169,11 @@ async def test_a_full_disk(chaos: Chaos, seed: int) -> None:
 
 
 async def _struck(disaster: Disaster) -> None:
-    """Run traffic before, during and after a fault, with durable changes just before it."""
+    """Run traffic before, during and after a fault, with durable changes just before it.
+
+    Lost durable changes are published again before stopped workers continue, since their own relay
+    would do the same.
+    """
     run = disaster.run
     database = await Database.open(run.database.worker_url)
     outbox = PostgresOutbox(database, Projects(database, Recipe(HASHING_MODEL)))
@@ -174,25 +182,27 @@ async def _struck(disaster: Disaster) -> None:
         async with run.load.running(**FAST):
             await _more_acknowledged(run)
             await disaster.approach()
-            disaster.durable += await _publish_durably(run, outbox)
+            disaster.durable += await _publish_durably(run, outbox, DURABLE - 1)
             disaster.durable_bytes = disaster.redis.log.stat().st_size
+            disaster.durable += await _publish_durably(run, outbox, 1)
             await _more_acknowledged(run)
             await disaster.strike(disaster)
+            await _more_acknowledged(run)
+            republishing = Republishing(run.redis, run.names)
+            outbox_relay = OutboxRelay(republishing, outbox, age=timedelta())
+            disaster.republished = await outbox_relay.run_once()
             disaster.send(signal.SIGCONT)
             await _more_acknowledged(run)
-        republishing = Republishing(run.redis, run.names)
-        outbox_relay = OutboxRelay(republishing, outbox, age=timedelta())
-        disaster.republished = await outbox_relay.run_once()
     finally:
         await database.close()
 
 
-async def _publish_durably(run: Run, outbox: PostgresOutbox) -> list[Published]:
+async def _publish_durably(run: Run, outbox: PostgresOutbox, count: int) -> list[Published]:
     """Publish changes durably, as `publish --durable` does."""
     url = run.environment["HEADRACE_REDIS_URL"]
     durable = []
     async with Client.connect(url, prefix=run.names.prefix, outbox=outbox) as client:
-        for project in PROJECTS * (DURABLE // len(PROJECTS)):
+        for project in islice(cycle(PROJECTS), count):
             [event] = run.load.journals[project].changes(1)
             entry = run.logbook.publishing(event, Lane.LIVE)
             entry.receipt = await client.publish(event, durable=True)
