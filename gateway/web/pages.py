@@ -61,6 +61,7 @@ class _Page:
 
 _PAGES: Sequence[_Page] = (
     _Page("GET", "/ask", Right.ASK, questions.show),
+    _Page("POST", "/ask/judge", Right.ASK, questions.judge),
     _Page("GET", "/documents", Right.READ, documents.show_list),
     _Page("GET", "/document", Right.READ, documents.show_document),
     _Page("GET", "/sources", Right.READ, sources.show),

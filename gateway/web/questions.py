@@ -1,4 +1,4 @@
-"""Screen to ask: the question with its filters, and the answer with the reasons for its order."""
+"""Screen to ask: the question with its filters, the answer with its reasons, and judgements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
 from content.signatures import signature_of, symbols_of
-from events.models import Kind, OtherMatch, QueryAnswer, SearchResult, Weights, first_problem
+from events.models import (
+    Judgement,
+    Kind,
+    OtherMatch,
+    QueryAnswer,
+    SearchResult,
+    Weights,
+    first_problem,
+)
 from events.streams.dead_letters import instant_of
 from gateway.knowledge import Question
 from gateway.web.highlights import Line, best_window, highlighted, word_spans
@@ -24,20 +32,25 @@ from runtime import protocol_limits
 from runtime.errors import HeadraceError, UsageError
 from store.search.keyword.tokenizer import EXACT
 
-__all__ = ["Result", "results_of", "show"]
+__all__ = ["Result", "judge", "results_of", "show"]
 
 _MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words", "exact": "Exact"}
 _KINDS = tuple(kind.value for kind in Kind)
 _SHOWN_LINES = 14
 _BALANCED = 50
 _SMALLEST_CONTEXT = 32
+_VERDICTS = {"used": "useful", "rejected": "not useful"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Question and filters, as the address names them."""
+    """Question and filters, as the address names them.
+
+    ``like`` is a place or the id of a chunk; it is '' if there is a text.
+    """
 
     text: str
+    like: str
     mode: str
     kind: str
     under: str
@@ -57,8 +70,10 @@ class _Question:
     def of(cls, visit: Visit) -> _Question:
         """Read the address; a value outside of its limits counts as the nearest inside."""
         mode, kind = visit.parameter("mode"), visit.parameter("kind")
+        text = visit.parameter("q")[: protocol_limits.QUERY_CHARACTERS]
         return cls(
-            text=visit.parameter("q")[: protocol_limits.QUERY_CHARACTERS],
+            text=text,
+            like="" if text else visit.parameter("like"),
             mode=mode if mode in _MODES else "hybrid",
             kind=kind if kind in _KINDS else "",
             under=visit.parameter("under"),
@@ -75,12 +90,15 @@ class _Question:
             context_tokens=int(visit.number("context", 0, 0, protocol_limits.CONTEXT_TOKENS)),
         )
 
+    @property
+    def can_be_judged(self) -> bool:
+        """Return whether workers keep judgements of the answer."""
+        return not self.like and self.mode != "exact"
+
     def asked(self) -> Question:
         """The question in the form of the gateway. Wrong fields raise UsageError."""
         options: dict[str, Any] = {
-            "text": self.text,
             "mode": self.mode,
-            "operators": True,
             "limit": self.limit,
             "explain": True,
             "filters": {
@@ -93,6 +111,10 @@ class _Question:
                 "where": self.where.strip() or None,
             },
         }
+        if self.like:
+            options["like"] = self.like
+        else:
+            options |= {"text": self.text, "operators": True}
         if self.balance != _BALANCED and self.mode == "hybrid":
             meaning = self.balance / 100
             options["weights"] = Weights(vector=meaning, keyword=round(1 - meaning, 2))
@@ -110,6 +132,7 @@ class _Question:
         """Parameters of the address, without those at their usual value."""
         usual = {"mode": "hybrid", "balance": _BALANCED, "limit": protocol_limits.USUAL_RESULTS}
         values = {
+            "like": self.like,
             "mode": self.mode,
             "kind": self.kind,
             "under": self.under,
@@ -154,10 +177,11 @@ class Result:
     """One result as the page shows it.
 
     ``above`` and ``below`` are the lines around a part of a table or of a fence that make it
-    readable, such as the head of the table.
+    readable, such as the head of the table. ``similar``: address of a question for what is like it.
     """
 
     number: int
+    chunk_id: int
     uri: str
     place: str
     href: str
@@ -176,6 +200,7 @@ class Result:
     terms: Sequence[tuple[str, float]]
     explanation: str
     permalink: str | None
+    similar: str
 
 
 async def show(visit: Visit) -> Response:
@@ -185,6 +210,7 @@ async def show(visit: Visit) -> Response:
         "question": question,
         "query": question.text,
         "modes": _MODES,
+        "verdicts": _VERDICTS,
         "kinds": _KINDS,
         "collections": await visit.remembered("collections", visit.read_collections),
         "answer": None,
@@ -193,7 +219,7 @@ async def show(visit: Visit) -> Response:
         "here": lambda **other: address("/ask", **(question.parameters(visit.project) | other)),
     }
     status = 200
-    if question.text:
+    if question.text or question.like:
         try:
             answer = await visit.site.knowledge.ask(visit.caller, visit.project, question.asked())
         except ValidationError as error:
@@ -207,6 +233,24 @@ async def show(visit: Visit) -> Response:
                 return JSONResponse(answer.model_dump(mode="json"))
             values |= _answer_values(visit, question, answer)
     return visit.render("ask.html", status, **values)
+
+
+async def judge(visit: Visit) -> Response:
+    """Publish the verdict of a form on one result, and confirm it."""
+    fields = {name: visit.sent(name) for name in ("query_id", "chunk_id", "verdict")}
+    if fields["verdict"] not in _VERDICTS:
+        raise UsageError("the form has no verdict", "begin at an answer")
+    try:
+        judgement = Judgement.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(first_problem(error), "begin at an answer") from None
+    await visit.site.knowledge.judge(visit.caller, visit.project, judgement)
+    question = visit.sent("question")
+    return visit.render(
+        "judged.html",
+        verdict=_VERDICTS[judgement.verdict],
+        question=question if question.startswith("/ask?") else "/ask",
+    )
 
 
 def results_of(answer: QueryAnswer, question: str) -> list[Result]:
@@ -263,6 +307,7 @@ def _result(
     others = result.other_matches or ()
     return Result(
         number=number,
+        chunk_id=result.chunk_id,
         uri=source.uri,
         place=source.place,
         href=_lines_address(project, source.uri, source.start_line, source.end_line),
@@ -283,7 +328,16 @@ def _result(
         terms=terms,
         explanation=explanation,
         permalink=outside_link(source.permalink),
+        similar=_similar_address(project, result),
     )
+
+
+def _similar_address(project: str, result: SearchResult) -> str:
+    """Address of a question for what is like a result; an example is like other examples."""
+    if result.kind is Kind.CODE_EXAMPLE:
+        return address("/ask", project=project, like=result.chunk_id, kind=result.kind.value)
+    place = f"{result.citation.uri}:{result.citation.start_line}"
+    return address("/ask", project=project, like=place)
 
 
 def _around(text: str) -> list[Markup]:
@@ -404,9 +458,11 @@ def _notes(answer: QueryAnswer) -> list[str]:
 
 def _commands(visit: Visit, question: _Question) -> dict[str, str]:
     """The same question for other programs."""
-    body: dict[str, Any] = {"text": question.text}
-    words = ["headrace", "ask", question.text, "--project", visit.project]
-    python = [repr(visit.project), repr(question.text)]
+    body: dict[str, Any] = {"like": question.like} if question.like else {"text": question.text}
+    asked = ["--like", question.like] if question.like else [question.text]
+    words = ["headrace", "ask", *asked, "--project", visit.project]
+    python = [repr(visit.project)]
+    python.append(f"like={question.like!r}" if question.like else repr(question.text))
     if question.mode != "hybrid":
         body["mode"] = question.mode
         words += ["--mode", question.mode]

@@ -183,14 +183,20 @@ def follow_a_sync(deployment: Deployment, page: Page, directory: Path) -> None:
 
 
 def ask_and_open_a_citation(_: Deployment, page: Page, __: Path) -> None:
-    """Results come while one types; a citation opens the document at its lines."""
+    """Results come while one types, and are judged; a citation opens the document at its lines."""
     page.get_by_role("link", name="Ask").first.click()
     page.locator("#q").press_sequentially("flow limit of a pump", delay=5)
     citation = page.get_by_role("link", name=re.compile(r"^pump\.py:\d"))
     expect(citation).to_be_visible()
     expect(page.locator("article mark").first).to_be_visible()
-    page.locator("article", has=citation).locator("details.why summary").click()
+    result = page.locator("article", has=citation)
+    result.locator("details.why summary").click()
     check(page, "answer")
+    result.get_by_role("button", name="useful", exact=True).click()
+    expect(result.locator(".judged")).to_have_text("Judged as useful.")
+    result.get_by_role("link", name="similar").click()
+    expect(page.get_by_role("status")).to_contain_text("similar to pump.py:1")
+    page.go_back()
     citation.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("pump.py")
     expect(page.locator(".row.marked").first).to_be_visible()

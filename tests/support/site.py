@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 
 from events.models import (
     Citation,
+    Judgement,
     Kind,
     OtherMatch,
     QueryAnswer,
@@ -254,6 +255,13 @@ class _Knowledge(Knowledge):
             timings_ms={"wait": 0.4, "embed": 3.1, "search": 5.2, "fuse": 0.3, "assemble": 0.2},
             corrections={"retrys": "retries"} if "retrys" in question.text else {},
         )
+
+    async def judge(
+        self, caller: Caller, project: str, judgement: Judgement, event_id: str | None = None
+    ) -> str:
+        self.check()
+        self.contents.done.append(("judge", project, judgement.chunk_id, judgement.verdict))
+        return event_id or "e1"
 
     def reading(self, caller: Caller, project: str | None = None) -> _Listing:
         self.check()

@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser import Opened
+from events.models import Like
+from tests.support.browser import Opened, check_accessibility
 from tests.support.site import Contents
 
 
@@ -101,6 +102,30 @@ def test_only_web_addresses_become_links_to_outside(opened: Opened) -> None:
 def _has_no_script_link(page: Page) -> None:
     links = page.locator("a").evaluate_all("links => links.map(link => link.protocol)")
     assert set(links) <= {"http:", "https:"}
+
+
+def test_similar_results_and_judgements(opened: Opened) -> None:
+    """A link asks for what is like a result, and two buttons judge it, also without JavaScript."""
+    contents = Contents.full()
+    for script in (True, False):
+        with opened(contents, script=script) as page:
+            page.goto("/ask?q=retry")
+            result = page.locator("article").nth(1)
+            result.get_by_role("button", name="not useful").click()
+            expect(page.locator(".judged")).to_have_text("Judged as not useful.")
+            assert page.locator("article").count() == (2 if script else 0)
+            if script:
+                check_accessibility(page, "judged")
+            else:
+                page.get_by_role("link", name="Answer").click()
+            result.get_by_role("link", name="similar").click()
+            expect(page.get_by_role("status")).to_contain_text("similar to docs/retries.md:1")
+            expect(page.locator("form.judge")).to_have_count(0)
+            expect(page.get_by_label("Similar to")).to_have_value("docs/retries.md:1")
+    assert contents.done == [("judge", "default", 2, "rejected")] * 2
+    assert [question.like for question in contents.asked if not question.text] == [
+        Like(uri="docs/retries.md", line=1)
+    ] * 2
 
 
 def test_nothing_found_offers_another_mode(opened: Opened) -> None:

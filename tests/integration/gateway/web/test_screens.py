@@ -13,6 +13,7 @@ SCREENS = {
     "ask": "/ask?q=retry+connect+timeout",
     "ask-grouped": "/ask?q=retry&grouped=1&context=512",
     "ask-nothing": "/ask?q=nothing",
+    "ask-similar": "/ask?like=docs/retries.md:1",
     "documents": "/documents",
     "document": "/document?uri=client/connection.py&lines=14-20",
     "document-missing": "/document?uri=gone.md",
