@@ -29,8 +29,11 @@ E = TypeVar("E")
 class Settlement(Protocol):
     """Settlement of entries. Redis settles each one by its id, Kafka by its offset."""
 
-    def acknowledge(self, entry: InFlightEntry) -> None:
-        """Acknowledge an entry whose effect has committed; nothing happens if it is settled."""
+    def acknowledge(self, entry: InFlightEntry, *, sent: bool = False) -> None:
+        """Acknowledge an entry whose effect has committed; nothing happens if it is settled.
+
+        ``sent``: the log has the acknowledgement already.
+        """
 
     async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Let an entry be handled again after a delay."""
@@ -111,9 +114,12 @@ class Delivery(Generic[E]):
         """Span of the work on the event; it ends when the event is settled."""
         return self.entry.span
 
-    def acknowledge(self) -> None:
-        """Acknowledge now: the effect is committed, whether or not the rest of the batch fails."""
-        self.settlement.acknowledge(self.entry)
+    def acknowledge(self, *, sent: bool = False) -> None:
+        """Acknowledge now: the effect is committed, whether or not the rest of the batch fails.
+
+        ``sent``: the log has the acknowledgement already, as that of a question with its reply.
+        """
+        self.settlement.acknowledge(self.entry, sent=sent)
 
     async def retry(self, delay: timedelta, *, counted: bool) -> None:
         """Handle the event again after a delay."""
@@ -287,8 +293,8 @@ class _KafkaSettlement:
         self._app = app
         self._topic = topic
 
-    def acknowledge(self, entry: InFlightEntry) -> None:
-        """Let Faust commit the offset."""
+    def acknowledge(self, entry: InFlightEntry, *, sent: bool = False) -> None:
+        """Let Faust commit the offset, also if ``sent``: replies do not go through Kafka."""
         assert isinstance(entry, _KafkaEntry)
         if not entry.settled:
             entry.settled = True

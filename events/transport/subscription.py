@@ -123,13 +123,14 @@ class Subscription:
     ``in_flight`` has every entry whose lease is renewed. It includes finished entries until Redis
     has their acknowledgement, so that the reader of this process can't take them over before.
     ``retry_delay`` is the delay of an entry that could not be dead-lettered. ``on_dead`` is
-    awaited with each dead letter before it is stored.
+    awaited with each dead letter before it is stored. ``wake`` is called after an entry is settled,
+    and with True if there is something to send to Redis.
     """
 
     group: Group
     window: Window
     statistics: Statistics
-    wake: Callable[[], None]
+    wake: Callable[[bool], None]
     on_dead: OnDead | None
     retry_delay: timedelta
     in_flight: dict[str, InFlightEntry] = field(default_factory=dict)
@@ -144,14 +145,18 @@ class Subscription:
         self.window.enter(entry.size_bytes)
         self.statistics.delivered += 1
 
-    def acknowledge(self, entry: InFlightEntry) -> None:
-        """Mark an entry as finished; it is acknowledged within the linger time."""
-        if entry.span.is_recording:
+    def acknowledge(self, entry: InFlightEntry, *, sent: bool = False) -> None:
+        """Mark an entry as finished; it is acknowledged within the linger time, unless it was."""
+        if entry.span.is_recording and not sent:
             entry.acknowledging = _acknowledging(entry)
-        if self._settle(entry, "acknowledged"):
+        if self._settle(entry, "acknowledged", is_sent=sent):
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
-            self._finished.append(entry)
+            if sent:
+                _count("acknowledged", [entry])
+                self.in_flight.pop(entry.id, None)
+            else:
+                self._finished.append(entry)
 
     async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Hand an entry back, to be delivered again after a delay, to any consumer.
@@ -238,12 +243,12 @@ class Subscription:
         self.statistics.reclaimed += len(entries)
         _count("reclaimed", entries)
 
-    def _settle(self, entry: InFlightEntry, settlement: str) -> bool:
+    def _settle(self, entry: InFlightEntry, settlement: str, *, is_sent: bool = False) -> bool:
         settled, entry.settled = entry.settled, True
         if entry.span.is_recording:
             entry.span.set({"headrace.settlement": settlement})
             entry.span.end()
-        self.wake()
+        self.wake(not is_sent)
         return not settled
 
     def _hand_back(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
@@ -270,7 +275,7 @@ class Subscription:
         self.window.free_bytes(entry.size_bytes)
         if not entry.taken_over:
             self._aged[idle, deliveries].append(entry)
-            self.wake()
+            self.wake(True)
 
 
 def _count(kind: str, entries: Sequence[InFlightEntry]) -> None:
@@ -299,10 +304,11 @@ class Settler:
         self._settled = asyncio.Event()
         self._sending = asyncio.Lock()
 
-    def wake(self) -> None:
-        """Notify that an entry was settled, so there may be something to send."""
-        self._changed.set()
+    def wake(self, has_news: bool = True) -> None:
+        """Notify that an entry was settled; ``has_news``: there may be something to send."""
         self._settled.set()
+        if has_news:
+            self._changed.set()
 
     async def worked_off(self) -> None:
         """Wait until no work that has begun is unsettled."""

@@ -42,7 +42,7 @@ class Stream:
             cast("Group", self.group),
             Window(4),
             Statistics(),
-            wake=lambda: None,
+            wake=lambda _: None,
             on_dead=self._report,
             retry_delay=timedelta(seconds=1),
         )

@@ -42,7 +42,7 @@ def subscription() -> Subscription:
         group,
         Window(4),
         Statistics(),
-        wake=lambda: None,
+        wake=lambda _: None,
         on_dead=None,
         retry_delay=timedelta(seconds=1),
     )

@@ -28,7 +28,7 @@ class Recorder:
     async def publish(self, outcomes: Sequence[DocumentEmbedded]) -> None:
         self.steps.append(("publish", [outcome.data.event_id for outcome in outcomes]))
 
-    def acknowledge(self, entry: InFlightEntry) -> None:
+    def acknowledge(self, entry: InFlightEntry, *, sent: bool = False) -> None:
         entry.settled = True
         self.steps.append(("acknowledge", [entry.id]))
 
