@@ -176,6 +176,11 @@ class SearchRequest:
     defined: tuple[str, ...] = ()
     subject: Subject | None = None
 
+    @property
+    def has_words(self) -> bool:
+        """Return whether the keyword retriever is asked for anything."""
+        return self.text is not None or bool(self.defined)
+
 
 @dataclass(frozen=True, slots=True)
 class NamedChunk:

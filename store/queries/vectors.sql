@@ -19,7 +19,7 @@ from (
     offset 0
 ) compared
 order by distance, chunk_id
-limit $2
+limit {limit}
 
 -- name: compared
 -- The similarity of some chunks.
@@ -39,7 +39,7 @@ where generation_id = $1 and chunk_id = any ($2::bigint[])
 -- name: indexed
 -- The nearest by HNSW among chunks under the watermark, and every later one compared. Project,
 -- model and watermark are literals: with parameters, a generic plan can't prove that the partial
--- index holds the rows.
+-- index holds the rows. The limit is one too: without it, a generic plan assumes a tenth of all rows.
 with
 nearest as materialized (
     select
@@ -52,7 +52,7 @@ nearest as materialized (
         and e.chunk_id < {watermark}
         and e.is_example = {is_example} {visible}
     order by e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions})
-    limit $2
+    limit {limit}
 ),
 tail as materialized (
     select
@@ -69,7 +69,7 @@ tail as materialized (
 select chunk_id, 1 - distance as similarity
 from (select * from nearest union all select * from tail) found
 order by distance, chunk_id
-limit $2
+limit {limit}
 
 -- name: survey
 -- For each model of a generation: the coverage of its index, and the number of vectors beyond it.

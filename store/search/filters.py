@@ -24,6 +24,7 @@ from store.types import ChunkPlace, Subject
 __all__ = ["Condition", "Visibility"]
 
 _QUERIES = named("filters")
+_NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Visibility:
     def without_texts(self) -> Visibility:
         """The same without phrases, for counts: reading every text would delay each answer."""
         return replace(self, ignores_texts=True)
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether there is no filter and no overlay."""
+        return not self.overlay and self.filters == _NO_FILTERS
 
     @property
     def of_examples(self) -> bool:

@@ -1,11 +1,11 @@
-"""Search in one generation: both retrievers in parallel, and the rows of their results."""
+"""Search in one generation: both retrievers in one transaction, and the rows of their results."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -56,6 +56,10 @@ SUBJECT_TERMS = 15
 """Terms of a chunk by which others are found that are like it: those of highest IDF."""
 
 _LIVE_SECONDS = 2.0
+_PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
+"""Settings for statements without filters. Their best plan is the same for any arguments, but
+Postgres would often plan again, which takes up to a third of the time of a statement."""
+
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
 _VECTORS = named("vectors")
@@ -99,14 +103,21 @@ class _Run:
         self, name: str, search: Coroutine[Any, Any, Result], otherwise: Result
     ) -> Result:
         """Run a retriever; if it fails, record the error and return ``otherwise``."""
-        begin = perf_counter()
         try:
-            with traces.child(name):
+            with self.timed(name):
                 return await search
         except FAILURES as error:
             self.errors[name] = error
             log.warning("search.retriever_failed", retrieve=name, error=repr(error))
             return otherwise
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the duration of a block to that of a retriever, and run it within a span."""
+        begin = perf_counter()
+        try:
+            with traces.child(name):
+                yield
         finally:
             elapsed_ms = (perf_counter() - begin) * 1000
             self.timings_ms[name] = self.timings_ms.get(name, 0.0) + elapsed_ms
@@ -181,8 +192,9 @@ class Search:
             return await scope_in(connection, project_id, agent, overlay)
 
     async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
-        """Run the requested retrievers in parallel, each on a connection of its own.
+        """Run the requested retrievers in one transaction.
 
+        If that fails, each runs on a connection of its own, so that one can do without the other.
         ``degraded`` names each retriever that failed; each model (``vector:<model>``) of which the
         generation has vectors and the query has none; and ``vector`` if some chunks have no vector
         yet. The retrievers may see different snapshots.
@@ -196,10 +208,7 @@ class Search:
         counting = self._coverage.counting(
             partial(self._scope, generation, request.agent), visibility, request.agent
         )
-        vector, keyword = await asyncio.gather(
-            run.retrieve("vector", self._similar(generation, request, run), {}),
-            run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
-        )
+        vector, keyword = await self._retrieved(generation, request, run)
         asked = {
             name
             for name, wanted in (("vector", request.vectors), ("keyword", request.text is not None))
@@ -298,14 +307,14 @@ class Search:
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, ChunkRow]:
         """The rows of some chunks by id; deleted or invisible chunks are absent."""
-        async with self._scope(generation, agent) as connection:
+        async with self._scope(generation, agent, Filters()) as connection:
             return await _rows(connection, generation, agent, chunk_ids)
 
     async def contexts(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, str]:
         """The contexts of some chunks by id; chunks without one, and invisible ones, are absent."""
-        async with self._scope(generation, agent) as connection:
+        async with self._scope(generation, agent, Filters()) as connection:
             rows = await connection.fetch(_CONTEXTS, generation.id, list(chunk_ids))
         return {row["chunk_id"]: row["context"] for row in rows}
 
@@ -321,7 +330,7 @@ class Search:
         Of a chunk that is only returned because a unit may begin in it, ``content`` may be cut.
         Deleted and invisible chunks are absent.
         """
-        async with self._scope(generation, agent) as connection:
+        async with self._scope(generation, agent, Filters()) as connection:
             rows = await _rows(connection, generation, agent, chunk_ids)
             ordinals, beginnings = needed(rows)
             if not ordinals and not beginnings:
@@ -335,44 +344,81 @@ class Search:
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, tuple[int, npt.NDArray[np.float32]]]:
         """Model id and unit vector of some chunks by id; chunks without a vector are absent."""
-        async with self._scope(generation, agent) as connection:
+        async with self._scope(generation, agent, Filters()) as connection:
             rows = await connection.fetch(_VECTORS["stored"], generation.id, list(chunk_ids))
         return {
             row["chunk_id"]: (row["model_id"], row["embedding"].to_numpy().astype(np.float32))
             for row in rows
         }
 
+    async def _retrieved(
+        self, generation: Generation, request: SearchRequest, run: _Run
+    ) -> tuple[Similar, KeywordMatches]:
+        if request.vectors and request.has_words:
+            try:
+                return await self._together(generation, request, run)
+            except FAILURES as error:
+                log.info("search.not_together", error=repr(error))
+        return await asyncio.gather(
+            run.retrieve("vector", self._similar(generation, request, run), {}),
+            run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
+        )
+
+    async def _together(
+        self, generation: Generation, request: SearchRequest, run: _Run
+    ) -> tuple[Similar, KeywordMatches]:
+        """Run both retrievers in one transaction, and read the places of all candidates once."""
+        require_known_terms(request.project, generation)
+        settings = self._vectors.settings(request.candidates)
+        async with self._scope(generation, request.agent, request.filters, settings) as connection:
+            with run.timed("vector"):
+                vector = await self._nearest(connection, generation, request, run)
+            with run.timed("keyword"):
+                keyword = await self._matching(
+                    connection, generation, request, [*_ids(vector, KeywordMatches([]))]
+                )
+        return vector, keyword
+
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
-        visibility = Visibility.to(generation.id, request.agent, request.filters)
-        searched = replace(visibility, subject=request.subject)
         settings = self._vectors.settings(request.candidates)
-        async with self._scope(generation, request.agent, settings) as connection:
-            run.is_live, run.coverage = await self._coverage.state(
-                connection, visibility, request.agent
-            )
-            passed_by = await self._models.unreached(
-                connection, request.project, generation.id, request.vectors
-            )
-            run.unreached += [f"vector:{model}" for model in passed_by]
-            similar = {
-                model: await self._vectors.search(
-                    connection, generation.id, model, vector, searched, request.candidates
-                )
-                for model, vector in request.vectors.items()
-            }
+        async with self._scope(generation, request.agent, request.filters, settings) as connection:
+            similar = await self._nearest(connection, generation, request, run)
             found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
             visible = Visibility.to(generation.id, request.agent, Filters())
             run.places = await visible.among(connection, found)
         return similar
+
+    async def _nearest(
+        self,
+        connection: asyncpg.Connection,
+        generation: Generation,
+        request: SearchRequest,
+        run: _Run,
+    ) -> Similar:
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
+        searched = replace(visibility, subject=request.subject)
+        run.is_live, run.coverage = await self._coverage.state(
+            connection, visibility, request.agent
+        )
+        passed_by = await self._models.unreached(
+            connection, request.project, generation.id, request.vectors
+        )
+        run.unreached = [f"vector:{model}" for model in passed_by]
+        return {
+            model: await self._vectors.search(
+                connection, generation.id, model, vector, searched, request.candidates
+            )
+            for model, vector in request.vectors.items()
+        }
 
     async def _compare(
         self, generation: Generation, request: SearchRequest, chunk_ids: Sequence[int]
     ) -> dict[int, float]:
         """Similarity of some chunks that the vector retriever did not return."""
         compared: dict[int, float] = {}
-        async with self._scope(generation, request.agent) as connection:
+        async with self._scope(generation, request.agent, Filters()) as connection:
             for model, query_vector in request.vectors.items():
                 compared |= await self._vectors.compare(
                     connection, generation.id, model, query_vector, chunk_ids
@@ -390,7 +436,7 @@ class Search:
         if not request.defined:
             return {}
         chunk_ids = {*_ids(vector, keyword), *keyword.definitions}
-        async with self._scope(generation, request.agent) as connection:
+        async with self._scope(generation, request.agent, Filters()) as connection:
             rows = await connection.fetch(
                 _QUERIES["named"], generation.id, list(chunk_ids), list(keyword.definitions)
             )
@@ -400,27 +446,45 @@ class Search:
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run
     ) -> KeywordMatches:
-        text = request.text if request.subject is None else request.subject.terms
-        if request.text is None and not request.defined:
+        if not request.has_words:
             return KeywordMatches([])
         require_known_terms(request.project, generation)
-        visibility = Visibility.to(generation.id, request.agent, request.filters)
-        async with self._scope(generation, request.agent) as connection:
+        async with self._scope(generation, request.agent, request.filters) as connection:
             if not request.vectors:
+                visibility = Visibility.to(generation.id, request.agent, request.filters)
                 run.is_live, run.coverage = await self._coverage.state(
                     connection, visibility, request.agent
                 )
-            return await self._keyword.search(
-                connection,
-                text or "",
-                replace(visibility, subject=request.subject),
-                request.candidates,
-                request.defined,
-            )
+            return await self._matching(connection, generation, request)
+
+    async def _matching(
+        self,
+        connection: asyncpg.Connection,
+        generation: Generation,
+        request: SearchRequest,
+        others: Sequence[int] = (),
+    ) -> KeywordMatches:
+        text = request.text if request.subject is None else request.subject.terms
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
+        return await self._keyword.search(
+            connection,
+            text or "",
+            replace(visibility, subject=request.subject),
+            request.candidates,
+            request.defined,
+            others,
+        )
 
     def _scope(
-        self, generation: Generation, agent: str | None, settings: Mapping[str, int | str] = {}
+        self,
+        generation: Generation,
+        agent: str | None,
+        filters: Filters | None = None,
+        settings: Mapping[str, int | str] = {},
     ) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        """Begin a transaction for statements with these filters; None if they are unknown."""
+        if filters is not None and Visibility.to(generation.id, agent, filters).is_plain:
+            settings = {**settings, **_PLANNED_ONCE}
         return self._database.scope(generation.project_id, agent, generation.id, settings)
 
 

@@ -147,7 +147,7 @@ class _Search:
 
     async def _run(self, name: str) -> list[tuple[int, float]]:
         visible = self.visibility.of_chunk(
-            "e.chunk_id", first_parameter=3, one_by_one=name == "indexed"
+            "e.chunk_id", first_parameter=2, one_by_one=name == "indexed"
         )
         sql = _RETRIEVAL[name].format(
             generation_id=int(self.generation_id),
@@ -156,8 +156,9 @@ class _Search:
             watermark=int(self.index.watermark or 0),
             is_example=str(self.visibility.of_examples).lower(),
             visible=f"and {visible.sql}" if visible.sql else "",
+            limit=int(self.limit),
         )
-        rows = await self.connection.fetch(sql, self.vector, self.limit, *visible.arguments)
+        rows = await self.connection.fetch(sql, self.vector, *visible.arguments)
         return [(row["chunk_id"], row["similarity"]) for row in rows]
 
 

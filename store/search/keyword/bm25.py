@@ -188,7 +188,7 @@ def _top(scores: Float32s, limit: int) -> npt.NDArray[np.intp]:
     """
     whole = len(scores) // _BLOCK
     if whole <= limit:
-        return _top_of(scores, np.arange(len(scores)), limit)
+        return _top_of(scores, np.flatnonzero(scores > 0), limit)
     maxima = scores[: whole * _BLOCK].reshape(whole, _BLOCK).max(axis=1)
     blocks = np.flatnonzero(maxima >= _nth_highest(maxima, limit))
     inside = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()

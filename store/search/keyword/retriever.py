@@ -53,7 +53,8 @@ class KeywordMatches:
     """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones.
 
     ``weights``: factor in BM25 of each term that was searched and occurs. ``definitions``: chunks
-    that define a name asked for, in any case of its letters. ``places``: those of all these chunks.
+    that define a name asked for, in any case of its letters. ``places``: those of all these chunks,
+    and of the other ones that were asked for.
     """
 
     ranked: list[tuple[int, float]]
@@ -77,10 +78,12 @@ class KeywordRetriever:
         visibility: Visibility,
         limit: int,
         defined: Sequence[str] = (),
+        others: Sequence[int] = (),
     ) -> KeywordMatches:
         """The best visible chunks for a text or terms, and visible definitions of ``defined``.
 
-        Deleted or hidden chunks never appear.
+        Deleted or hidden chunks never appear. The places of the visible ones of ``others``, chunk
+        ids, are read too.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -97,17 +100,19 @@ class KeywordRetriever:
             matches = await self._read(connection, visibility, weights)
         by_hash = {term_hash(term): weight for term, weight in weights.items()}
         scored = await _score(matches, by_hash)
-        ranked, places = await _visible(connection, scored, visibility, limit)
-        definitions: dict[int, ChunkPlace] = {}
+        definitions: Sequence[int] = ()
         if defining:
             best = [chunk_id for chunk_id, _ in scored.best_of(defining, MAX_DEFINITIONS)]
-            definitions = await visibility.among(connection, best or defining[:MAX_DEFINITIONS])
+            definitions = best or defining[:MAX_DEFINITIONS]
+        ranked, places = await _visible(
+            connection, scored, visibility, limit, [*definitions, *others]
+        )
         factors = factors_of(matches, by_hash)
         occurring = {
             term: factors[term_hash(term)] for term in weights if term_hash(term) in factors
         }
-        places |= definitions
-        return KeywordMatches(ranked, corrections, occurring, frozenset(definitions), places)
+        visible = frozenset(definitions) & places.keys()
+        return KeywordMatches(ranked, corrections, occurring, visible, places)
 
     async def narrowed(
         self,
@@ -280,21 +285,36 @@ async def _is_seen(
 
 
 async def _visible(
-    connection: asyncpg.Connection, scored: ScoredChunks, visibility: Visibility, limit: int
+    connection: asyncpg.Connection,
+    scored: ScoredChunks,
+    visibility: Visibility,
+    limit: int,
+    others: Sequence[int] = (),
 ) -> tuple[list[tuple[int, float]], dict[int, ChunkPlace]]:
-    """The best visible chunks and their places.
+    """The best visible chunks, and the places of these and of the visible ones of ``others``.
 
     It checks the best chunks first, then more of them, then all.
     """
+    places: dict[int, ChunkPlace] = {}
+    unread = dict.fromkeys(others)
+    read: set[int] = set()
     for factor in _ROUNDS:
         count = math.ceil(factor * limit)
         best = scored.best(count)
-        places = await visibility.among(connection, [chunk_id for chunk_id, _ in best])
+        unread |= dict.fromkeys(chunk_id for chunk_id, _ in best if chunk_id not in read)
+        places |= await visibility.among(connection, list(unread))
+        read |= unread.keys()
+        unread.clear()
         kept = [pair for pair in best if pair[0] in places][:limit]
         if len(kept) == limit or len(best) < count:
-            return kept, {chunk_id: places[chunk_id] for chunk_id, _ in kept}
-    kept = scored.best_of(await visibility.every(connection), limit)
-    return kept, await visibility.among(connection, [chunk_id for chunk_id, _ in kept])
+            break
+    else:
+        best = scored.best_of(await visibility.every(connection), limit)
+        missing = [chunk_id for chunk_id, _ in best if chunk_id not in read]
+        places |= await visibility.among(connection, missing)
+        kept = [pair for pair in best if pair[0] in places]
+    shown = {chunk_id for chunk_id, _ in kept}.union(others) & places.keys()
+    return kept, {chunk_id: places[chunk_id] for chunk_id in shown}
 
 
 MAX_GENERATIONS = 1024

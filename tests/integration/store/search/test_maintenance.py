@@ -296,17 +296,18 @@ async def test_plans_keep_their_indexes_under_row_level_security(
         "dimensions": DIMENSIONS,
         "is_example": "false",
         "visible": "",
+        "limit": 10,
     }
     exact = named("vectors")["exact"].format(**numbers)
-    assert "embeddings_hnsw" not in await plan(index, exact, vector, 10)
+    assert "embeddings_hnsw" not in await plan(index, exact, vector)
     watermark = int((await index_names(database))[0].rpartition("_")[2])
     indexed = named("vectors")["indexed"].format(**numbers, watermark=watermark)
     filters = Filters.model_validate({"where": "v > 3 or uri like 'd%'", "path_globs": ["d*"]})
-    condition = Visibility(generation_id, filters).of_chunk("e.chunk_id", 3, one_by_one=True)
+    condition = Visibility(generation_id, filters).of_chunk("e.chunk_id", 2, one_by_one=True)
     visible = {"visible": f"and {condition.sql}"}
     filtered = named("vectors")["indexed"].format(**numbers | visible, watermark=watermark)
     for sql, arguments in ((indexed, ()), (filtered, condition.arguments)):
-        chosen = await plan(index, sql, vector, 10, *arguments)
+        chosen = await plan(index, sql, vector, *arguments)
         assert f"Index Scan using embeddings_hnsw_{generation_id}_1_" in chosen
         assert "Seq Scan on embeddings" not in chosen
         assert "Seq Scan on documents" not in chosen
