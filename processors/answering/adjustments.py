@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from content.signatures import symbols_of
 from processors.answering.query_text import searchable
@@ -36,8 +35,7 @@ _TEST_STEM = re.compile(r"test_|conftest$|.*(?:_test|_tests|[.-]test|[.-]spec|_s
 _WORDS_OF_TESTS = frozenset(terms("benchmark example spec test"))
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustment:
+class Adjustment(NamedTuple):
     """An addition to the score of a chunk, in cosine, and the reasons for it."""
 
     bonus: float
@@ -83,6 +81,8 @@ def _words_of_name(symbol: str | None) -> frozenset[str]:
 @lru_cache(_MOST_CACHED)
 def is_test(uri: str) -> bool:
     """Return whether a file is a test or an example by its name or a folder."""
-    path = PurePosixPath(uri)
-    is_named_so = _TEST_STEM.match(path.name.partition(".")[0]) or _TEST_STEM.match(path.stem)
-    return bool(is_named_so) or not _TEST_FOLDERS.isdisjoint(path.parts[:-1])
+    # without pathlib, which takes most of the time of this function
+    *folders, name = [part for part in uri.split("/") if part not in ("", ".")] or [""]
+    stem = name[:dot] if 0 < (dot := name.rfind(".")) < len(name) - 1 else name
+    is_named_so = _TEST_STEM.match(name.partition(".")[0]) or _TEST_STEM.match(stem)
+    return bool(is_named_so) or not _TEST_FOLDERS.isdisjoint(folders)

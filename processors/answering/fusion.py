@@ -108,13 +108,13 @@ def fuse(
         ranked = [pair for pair in ranked if cosines.get(pair[0], -math.inf) >= min_similarity]
     return [
         Fused(
-            chunk_id=chunk_id,
-            score=score,
-            match_type=_match_type(chunk_id in vector, chunk_id in keyword),
-            vector=vector.get(chunk_id),
-            keyword=keyword.get(chunk_id),
-            defines=promotions[chunk_id].defines if chunk_id in promotions else None,
-            adjusted=adjustments[chunk_id].reasons if chunk_id in adjustments else (),
+            chunk_id,
+            score,
+            _match_type(chunk_id in vector, chunk_id in keyword),
+            vector.get(chunk_id),
+            keyword.get(chunk_id),
+            promotions[chunk_id].defines if chunk_id in promotions else None,
+            adjustments[chunk_id].reasons if chunk_id in adjustments else (),
         )
         for chunk_id, score in ranked[:limit]
     ]
@@ -179,6 +179,8 @@ def _hybrid(
     for chunk_id in together.keys() & adjustments.keys():
         together[chunk_id] += adjustments[chunk_id].bonus
     fused = _best_first(together)
+    if not pending:
+        return fused
     ranking = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
     if not by_keyword:
         ranking = [*complete, *(chunk_id for chunk_id in ranking if chunk_id in pending)]
@@ -292,9 +294,10 @@ def _with_documents(
     bonuses = {
         document: share * (_evidence(chunk_scores) - max(chunk_scores))
         for document, chunk_scores in by_document.items()
+        if len(chunk_scores) > 1
     }
     return {
-        chunk_id: score + bonuses[documents.get(chunk_id, -chunk_id)]
+        chunk_id: score + bonuses.get(documents.get(chunk_id, -chunk_id), 0.0)
         for chunk_id, score in scores.items()
     }
 

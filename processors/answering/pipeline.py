@@ -149,6 +149,7 @@ class Answering:
         seconds = perf_counter() - began_at
         metrics.QUESTION_SECONDS.observe(seconds, delivery.span, mode=event.data.mode)
         _count(event.data, reply)
+        delivery.acknowledge(sent=True)  # the reply's transaction did so
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:
         try:
@@ -252,7 +253,9 @@ class Answering:
                 min_similarity=query.min_similarity,
                 spreads=spreads_of(generation),
                 promotions=promotions(names, candidates.named),
-                adjustments=adjustments(query.text, candidates.places),
+                adjustments=adjustments(query.text, candidates.places)
+                if query.mode == "hybrid"
+                else {},
             )
         stopwatch.lap("fuse")
         order = Ranked(ranked)

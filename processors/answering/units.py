@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 
 from content.signatures import owners_of, symbols_of
@@ -24,6 +25,7 @@ PASSAGE_TOKENS = 512
 JOINED_CHUNKS = 20
 """Best chunks that join the passage that they belong to, however few passages are wanted."""
 
+_MOST_CACHED = 16_384
 _FARTHEST = 2
 """Difference of the ordinals of two chunks that may be joined: one chunk may be between them."""
 
@@ -206,7 +208,14 @@ def _names(passage: Passage) -> set[str]:
 def _scopes(passage: Passage) -> set[str]:
     """Names of the units of a passage, and of the innermost units around them."""
     names = _names(passage)
-    return names | {owners_of(name)[-1][0] for name in names if owners_of(name)}
+    return names.union(owner for name in names if (owner := _owner_of(name)))
+
+
+@lru_cache(_MOST_CACHED)
+def _owner_of(name: str) -> str:
+    """Qualified name of the innermost unit around a unit; empty if there is none."""
+    owners = owners_of(name)
+    return owners[-1][0] if owners else ""
 
 
 def _grouped(own: Sequence[Passage]) -> Passage:
