@@ -231,7 +231,7 @@ async def test_install_and_uninstall(tmp_path: Path) -> None:
     assert entry["url"] == "http://127.0.0.1:8420/mcp?results=text"
 
 
-async def test_an_up_ends_when_idle(tmp_path: Path) -> None:
+async def test_an_up_ends_when_idle(tmp_path: Path, program: str) -> None:
     """The first call starts servers and reports it; they end by themselves."""
     environment = {"HEADRACE_HOME": str(tmp_path / "home"), "HEADRACE_MODEL": "local/hash-384"}
     lines: list[str] = []
@@ -239,7 +239,7 @@ async def test_an_up_ends_when_idle(tmp_path: Path) -> None:
     async def keep(progress: float, total: float | None, message: str | None) -> None:
         lines.append(message or "")
 
-    async with Client(started(environment, "--idle", "3")) as client:
+    async with Client(forked(program, environment, "--idle", "3")) as client:
         result = await client.call_tool(
             "remember",
             {"uri": "a.md", "content": "Herons nest in March."},

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import secrets
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from string import ascii_lowercase
@@ -17,9 +14,7 @@ import pytest
 
 from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
-from tests.support.cli import Cli
-from tests.support.databases import copy_data
-from tests.support.forking import ROOT
+from tests.support.cli import Cli, Command
 from tests.support.raw_files import files_with
 from tests.support.waiting import eventually
 
@@ -46,17 +41,13 @@ async def cli(home: Path) -> AsyncIterator[Cli]:
             "HEADRACE_HOME": str(home),
         }
     )
-    await copy_data(home)
-    up = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "gateway.main", "up"),
-        env={**os.environ, "PYTHONPATH": str(ROOT), **cli.environment},
-    )
+    up = await Command.start("up", environment=cli.environment)
     try:
         await eventually((home / "up.json").exists, "up is up", timeout=60)
         yield cli
     finally:
-        up.send_signal(signal.SIGINT)
-        assert await up.wait() == 0
+        up.send(signal.SIGINT)
+        assert (await up.result(60)).code == 0
 
 
 def change(uri: str, content: str | None, **data: object) -> str:

@@ -19,18 +19,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from processors.chunking.registry import Chunking
 from processors.embedders.hash_embedder import HASHING_MODEL
-from runtime.child_process import command_of
 from tests.support.browser import check_accessibility, chromium, open_page
 from tests.support.cli import Cli, Result
 from tests.support.hostile_values import MARKUP
-from tests.support.processes import tree
 from tests.support.waiting import patience
 
 Value = TypeVar("Value")
 
 FILES = 300
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/login\?ticket=\S+")
-WORKER = "gateway.main worker"
 ONLY_HERE = {"used-link", "redrive-confirm", "redriven", "estimate"}
 """States of screens that tests/integration/gateway/web does not show."""
 
@@ -62,13 +59,13 @@ class Deployment:
     @contextmanager
     def paused_worker(self) -> Iterator[None]:
         """Let changes wait for the duration of the context."""
-        pids = tree(json.loads((self.home / "up.json").read_text())["pid"])
-        [worker] = [pid for pid in pids if WORKER in command_of(pid)]
-        os.kill(worker, signal.SIGSTOP)
+        [worker] = self.run("status", "--json").json["workers"]
+        pid = int(worker["worker"].split(":")[1])
+        os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(worker, signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)
 
 
 def wait_for(work: Coroutine[Any, Any, Value]) -> Value:

@@ -3,7 +3,8 @@
 A command spends most of its start on imports, and the tests start thousands. Each connection asks
 for one process, in one line of JSON (``Order``) with its standard streams (SCM_RIGHTS). The reply
 is its process id in a line, and its exit code in another once it has ended. A process is killed
-when its client ends. The server and its processes end when its standard input ends.
+when its client ends, unless the order has ``outlives``. The server and its processes end when its
+standard input ends.
 
 With a second argument, ``providers``, the library for model providers is loaded too.
 
@@ -41,6 +42,7 @@ class _Server:
 
     def __init__(self, path: str) -> None:
         self._clients: dict[int, socket.socket] = {}
+        self._outliving: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._door = socket.socket(socket.AF_UNIX)
         self._bell, self._ringer = socket.socketpair()
@@ -86,6 +88,8 @@ class _Server:
             _become(order, streams, parent, self._path)
         for stream in streams:
             os.close(stream)
+        if order.outlives:
+            self._outliving.add(pid)
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ, partial(self._abandon, pid))
         _say(client, pid)
@@ -96,11 +100,14 @@ class _Server:
         Both may have ended since the last look at the selector; the process is forgotten then.
         """
         if pid in self._clients:
+            outlives = pid in self._outliving
             self._forget(pid).close()
-            os.kill(pid, signal.SIGKILL)
+            if not outlives:
+                os.kill(pid, signal.SIGKILL)
 
     def _forget(self, pid: int) -> socket.socket:
         client = self._clients.pop(pid)
+        self._outliving.discard(pid)
         self._selector.unregister(client)
         return client
 

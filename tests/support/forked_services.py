@@ -1,29 +1,34 @@
 """Workers, gateways, replays and measurements of other processes from the fork server.
 
 What ``headrace up``, a measurement or a gateway starts is a program of its own, which imports for
-seconds. Here it is a small program that has a process forked, and stands for it.
+seconds. Here it is a small program that has a process forked, and stands for it. Only an ``up`` in
+the background has no such program, because its starter awaits the id of its process.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from bench.content import process
 from gateway.operations import replays
+from gateway.processes import background
 from runtime import worker_process
-from tests.support.forking import ROOT, fork_server
-from tests.support.orders import HEADRACE
+from runtime.private import open_private
+from tests.support.forking import ROOT, Forked, fork, fork_server
+from tests.support.orders import HEADRACE, Order
 
 __all__ = ["services_are_forked", "write_program"]
 
-_COMMAND = [sys.executable, "-P", str(ROOT / "tests/support/headrace_command.py")]
+_COMMAND = [sys.executable, "-I", "-S", str(ROOT / "tests/support/headrace_command.py")]
 
 
 class _Forking:
@@ -45,17 +50,41 @@ class _Forking:
         return getattr(sys, name)
 
 
+class _ForkedUp:
+    """Part of ``subprocess.Popen`` that the starter of an ``up`` in the background uses."""
+
+    def __init__(self, process: Forked) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def poll(self) -> int | None:
+        """Exit code; None while the process runs."""
+        return self._process.exit_code
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self._process.send(signal.SIGTERM)
+
+
+def _fork_up(server: Path | None, log: Path, options: Sequence[str]) -> _ForkedUp:
+    order = Order(
+        ["up", "--quiet", *options], dict(os.environ), directory=str(Path.cwd()), outlives=True
+    )
+    with Path(os.devnull).open("rb") as nothing, open_private(log, "ab") as output:
+        streams = (nothing.fileno(), output.fileno(), output.fileno())
+        return _ForkedUp(fork(server or fork_server(), order, streams))
+
+
 @contextmanager
 def services_are_forked(server: Path | None = None) -> Iterator[None]:
     """Fork the services and measurements that this process would start by ``python -P -m``.
-
-    An ``up`` in the background is not forked, because its starter awaits the id of its process.
 
     ``server``: socket of the fork server; None for that of this run.
     """
     with ExitStack() as stack:
         for module in (replays, worker_process, process):
             stack.enter_context(patch.object(module, "sys", _Forking(server)))
+        stack.enter_context(patch.object(background, "_spawn", partial(_fork_up, server)))
         yield
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -73,12 +72,6 @@ class Forked:
             await asyncio.sleep(_POLL_SECONDS)
         return code
 
-    def join(self) -> int:
-        """Block until the end; returns the exit code."""
-        while (code := self.exit_code) is None:
-            select.select([self._server], [], [])
-        return code
-
 
 def fork(server: Path, order: Order, streams: Sequence[int]) -> Forked:
     """Fork a process from a server's socket, with the file descriptors as its standard streams."""
@@ -110,7 +103,8 @@ def shared_by_run() -> Iterator[None]:
     if _SHARED in os.environ:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="hr-") as directory:
+    # its name is in the command line of what is forked, by which commands recognize an `up`
+    with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
         life = Path(directory) / "life"
         os.mkfifo(life)
         end = os.open(life, os.O_RDWR)  # the fork server ends once nothing can write to it

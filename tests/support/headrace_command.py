@@ -1,35 +1,49 @@
-"""``python -m MODULE`` for tests: ``python -P headrace_command.py SOCKET MODULE ARGUMENT...``.
+"""``python -m MODULE`` for tests: ``python -I -S headrace_command.py SOCKET MODULE ARGUMENT...``.
 
 It runs the module, ``gateway.main`` for ``headrace``, in a process of the fork server that listens
 on the socket, with the standard streams, environment, directory and end of this process. Signals to
 end are passed on.
+
+It imports little, because tests start hundreds: it writes its ``Order`` itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import sys
-from pathlib import Path
+from contextlib import suppress
 from types import FrameType
 
-from tests.support.forking import fork
-from tests.support.orders import Order
-
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STREAMS = (0, 1, 2)
 
 
-def main(server: Path, module: str, arguments: list[str]) -> None:
+def main(server: str, module: str, arguments: list[str]) -> None:
     """Run the command, and end as it ends; never returns."""
-    order = Order(arguments, dict(os.environ), program=module, directory=str(Path.cwd()))
-    command = fork(server, order, (0, 1, 2))
+    order = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "program": module,
+        "directory": os.getcwd(),  # noqa: PTH109
+    }
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(server)
+    socket.send_fds(client, [b"\n"], _STREAMS)
+    client.sendall(json.dumps(order).encode() + b"\n")
+    lines = client.makefile("rb")
+    pid = int(lines.readline())
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        command.send(signal.Signals(number))
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
-    code = command.join()
+    # without a line the server, and so the process, has ended
+    code = int(lines.readline() or -signal.SIGKILL)
     if code < 0:
         if -code in _PASSED_ON:
             signal.signal(-code, signal.SIG_DFL)
@@ -38,4 +52,4 @@ def main(server: Path, module: str, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -30,6 +30,7 @@ class Order:
     ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
     ``chunkers``: the module that cuts documents, where a test has its own.
     ``directory``: the one that it works in; empty: that of the server.
+    ``outlives``: the process does not end with its client.
     """
 
     arguments: list[str]
@@ -38,6 +39,7 @@ class Order:
     chunkers: str = ""
     program: str = HEADRACE
     directory: str = ""
+    outlives: bool = False
 
     def send(self, server: socket.socket, streams: Sequence[int]) -> None:
         """Send the order, with the file descriptors as standard streams."""
