@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.support.bare_install import BareInstall, install_client
-from tests.support.databases import Database
 from tests.support.forking import ROOT
-from tests.support.gateways import Gateway, gateway
-from tests.support.running import headrace
+from tests.support.gateways import Gateway
 
 PROGRAM = """
 import asyncio, sys
 from headrace_client import AsyncHeadrace, Headrace
 
-url, key = sys.argv[1:]
+url, key, name = sys.argv[1:]
 with Headrace(url, key) as headrace:
-    docs = headrace.project("docs")
+    docs = headrace.project(name)
     with docs.batch() as batch:
         batch.upsert("herons.md", "Herons nest in March.")
     [*_, last] = batch.follow()
@@ -28,7 +25,7 @@ with Headrace(url, key) as headrace:
 
 async def ask():
     async with AsyncHeadrace(url, key) as headrace:
-        return await headrace.project("docs").ask("when do herons nest?", mode="keyword")
+        return await headrace.project(name).ask("when do herons nest?", mode="keyword")
 
 
 for result in asyncio.run(ask()):
@@ -41,16 +38,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> BareInstall:
     return install_client(tmp_path_factory.mktemp("bare"), ROOT / "clients/python")
 
 
-@pytest.fixture
-async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
-    async with headrace(redis_url, database), gateway(redis_url, database) as running:
-        yield running
-
-
 async def test_the_wheel_publishes_and_asks(bare: BareInstall, served: Gateway) -> None:
     """A module of the client that imports something that the wheel does not need ends it."""
     key = await served.key()
-    ended = await asyncio.to_thread(bare.run, "python", "-c", PROGRAM, served.url, key)
+    arguments = ("-c", PROGRAM, served.url, key, served.project)
+    ended = await asyncio.to_thread(bare.run, "python", *arguments)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == "herons.md:1-1 Herons nest in March.\n"
 

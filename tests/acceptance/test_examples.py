@@ -7,31 +7,26 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from runpy import run_path
 from types import ModuleType
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import pytest
 
 from headrace_client import AsyncHeadrace, AsyncProject, Filters
-from tests.support.databases import Database
 from tests.support.forking import ROOT
-from tests.support.gateways import Gateway, gateway
+from tests.support.gateways import Gateway
 from tests.support.http_file import requests_of, send_all
-from tests.support.running import headrace
 from tests.support.shell import require_programs
 from tests.support.waiting import patience
 
 EXAMPLES = ROOT / "examples"
 REQUESTS = EXAMPLES / "requests.http"
-
-
-@pytest.fixture
-async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
-    async with headrace(redis_url, database), gateway(redis_url, database) as running:
-        yield running
+PRINTED = "herons.md:1-1\nHerons nest in March.\n"
 
 
 @pytest.fixture
@@ -39,16 +34,16 @@ async def environment(served: Gateway) -> dict[str, str]:
     """The variables of ``.env.example``, with the values of the gateway."""
     lines = (EXAMPLES / ".env.example").read_text().splitlines()
     names = [line.partition("=")[0] for line in lines if line and not line.startswith("#")]
-    values = {"HEADRACE_URL": served.url, "HEADRACE_API_KEY": await served.key("notes")}
+    values = {"HEADRACE_URL": served.url, "HEADRACE_API_KEY": await served.key()}
     assert names == list(values)
     return values
 
 
 @pytest.fixture
-async def notes(environment: Mapping[str, str]) -> AsyncIterator[AsyncProject]:
+async def notes(served: Gateway, environment: Mapping[str, str]) -> AsyncIterator[AsyncProject]:
     url, key = environment.values()
     async with AsyncHeadrace(url, key) as client:
-        yield client.project("notes")
+        yield client.project(served.project)
 
 
 async def run(environment: Mapping[str, str], *command: str) -> subprocess.CompletedProcess[str]:
@@ -83,7 +78,8 @@ async def test_a_folder_is_indexed_and_followed(
     (folder / "ducks.txt").write_text("Ducks nest in May.\n")
     (folder / "image.bin").write_bytes(b"\xff\x00")
     (folder / ".hidden").write_text("hidden")
-    program = [sys.executable, str(EXAMPLES / "index_folder.py"), "notes", str(folder), "docs/"]
+    script = str(EXAMPLES / "index_folder.py")
+    program = [sys.executable, script, served.project, str(folder), "docs/"]
 
     first = await run(environment, *program)
     assert first.returncode == 0, first.stderr
@@ -116,10 +112,10 @@ async def test_a_folder_can_not_be_indexed_with_a_wrong_key(
 
 
 async def test_the_smoke_test_passes_and_leaves_nothing(
-    environment: Mapping[str, str], notes: AsyncProject
+    served: Gateway, environment: Mapping[str, str], notes: AsyncProject
 ) -> None:
     require_programs((EXAMPLES / "smoke.sh").read_text())
-    ended = await run(environment, str(EXAMPLES / "smoke.sh"), "notes")
+    ended = await run(environment, str(EXAMPLES / "smoke.sh"), served.project)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"ok: {environment['HEADRACE_URL']}\n"
     assert [document.uri async for document in notes.documents()] == []
@@ -133,8 +129,11 @@ async def test_the_smoke_test_fails_with_a_wrong_key(environment: Mapping[str, s
     assert '"code":"Unauthenticated"' in ended.stderr
 
 
-async def test_every_request_of_the_file_succeeds(environment: Mapping[str, str]) -> None:
-    responses = await send_all(REQUESTS, environment)
+async def test_every_request_of_the_file_succeeds(
+    served: Gateway, environment: Mapping[str, str]
+) -> None:
+    key = await served.key("notes")
+    responses = await send_all(REQUESTS, {**environment, "HEADRACE_API_KEY": key})
     _, requests = requests_of(REQUESTS)
     failed = [
         (request.title, response)
@@ -183,11 +182,28 @@ async def fill(notes: AsyncProject) -> None:
     assert last.indexed == 2
 
 
-async def test_langchain_retrieves(environment: Mapping[str, str], notes: AsyncProject) -> None:
+async def print_results(
+    name: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Run an example as a program in this process, which has imported its libraries."""
+
+    def run_here() -> None:
+        with patch.object(sys, "argv", [name, *arguments]), patch.dict(os.environ, environment):
+            run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+    await asyncio.to_thread(run_here)
+
+
+async def test_langchain_retrieves(
+    served: Gateway,
+    environment: Mapping[str, str],
+    notes: AsyncProject,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     await fill(notes)
     url, key = environment.values()
     module = example("langchain_retriever")
-    retriever = module.HeadraceRetriever(project="notes", url=url, api_key=key, limit=1)
+    retriever = module.HeadraceRetriever(project=served.project, url=url, api_key=key, limit=1)
     assert isinstance(retriever, module.BaseRetriever)
     [document] = await asyncio.to_thread(retriever.invoke, "when do herons nest?")
     assert document.page_content == "Herons nest in March."
@@ -196,29 +212,28 @@ async def test_langchain_retrieves(environment: Mapping[str, str], notes: AsyncP
     only_text = retriever.model_copy(update={"filters": Filters(kinds=("text",))})
     [document] = await only_text.ainvoke("when do herons nest?")
     assert (document.metadata["source"], document.metadata["year"]) == ("ducks.txt:1-1", 2024)
+    await print_results("langchain_retriever", [served.project, "herons"], environment)
+    assert PRINTED in capsys.readouterr().out
 
 
-async def test_llamaindex_retrieves(environment: Mapping[str, str], notes: AsyncProject) -> None:
+async def test_llamaindex_retrieves(
+    served: Gateway,
+    environment: Mapping[str, str],
+    notes: AsyncProject,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     await fill(notes)
     url, key = environment.values()
     module = example("llamaindex_retriever")
-    retriever = module.HeadraceRetriever("notes", url=url, api_key=key, limit=1)
+    retriever = module.HeadraceRetriever(served.project, url=url, api_key=key, limit=1)
     assert isinstance(retriever, module.BaseRetriever)
     [node] = await asyncio.to_thread(retriever.retrieve, "when do herons nest?")
     assert (node.text, node.metadata["source"]) == ("Herons nest in March.", "herons.md:1-1")
     assert node.score > 0
     only_text = module.HeadraceRetriever(
-        "notes", url=url, api_key=key, filters=Filters(kinds=("text",))
+        served.project, url=url, api_key=key, filters=Filters(kinds=("text",))
     )
     [node] = await only_text.aretrieve("when do herons nest?")
     assert node.metadata["source"] == "ducks.txt:1-1"
-
-
-@pytest.mark.parametrize("name", ["langchain_retriever", "llamaindex_retriever"])
-async def test_a_retriever_is_a_program(
-    environment: Mapping[str, str], notes: AsyncProject, name: str
-) -> None:
-    await fill(notes)
-    ended = await run(environment, sys.executable, str(EXAMPLES / f"{name}.py"), "notes", "herons")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("herons.md:1-1\nHerons nest in March.\n")
+    await print_results("llamaindex_retriever", [served.project, "herons"], environment)
+    assert PRINTED in capsys.readouterr().out

@@ -1,4 +1,8 @@
-"""Gateway in the test's own process: real sockets, Redis and Postgres, beside a real worker."""
+"""Gateway in the test's own process: real sockets, Redis and Postgres, beside a real worker.
+
+A ``conftest.py`` that imports the fixtures ``deployed`` and ``served`` gives each module a gateway
+and a worker that its tests share, and each test a project.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 import uvicorn
 
 from gateway.app import create_app, open_services
@@ -28,9 +34,10 @@ from tests.support.running import headrace
 from tests.support.streams import emptied
 from tests.support.waiting import eventually
 
-__all__ = ["ALL_RIGHTS", "Gateway", "deployment", "gateway"]
+__all__ = ["ALL_RIGHTS", "Gateway", "deployed", "deployment", "gateway", "served"]
 
 ALL_RIGHTS = frozenset({Right.ASK, Right.READ, Right.PUBLISH})
+_projects = count(1)
 
 
 class Gateway:
@@ -101,19 +108,36 @@ async def gateway(
 
 @asynccontextmanager
 async def deployment(
-    redis_url: str, server: EmbeddedPostgres, home: Path
+    redis_url: str, server: EmbeddedPostgres, home: Path, **settings: Any
 ) -> AsyncIterator[Gateway]:
     """Empty the servers, and run a worker and a gateway that tests share.
 
-    Each test then takes a new ``project``.
+    Each test then takes a new ``project``. ``settings`` are those of ``gateway``.
     """
     await emptied(redis_url)
     async with (
         fresh_database(server) as database,
         headrace(redis_url, database, home=home),
-        gateway(redis_url, database, home=home) as running,
+        gateway(redis_url, database, home=home, **settings) as running,
     ):
         yield running
+
+
+@pytest.fixture(scope="module")
+async def deployed(
+    redis_server: str, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Gateway]:
+    """A gateway beside a worker; no test of the module may use ``redis_url``, which empties it."""
+    home = tmp_path_factory.mktemp("deployed")
+    async with deployment(redis_server, postgres_server, home) as running:
+        yield running
+
+
+@pytest.fixture
+def served(deployed: Gateway) -> Gateway:
+    """The gateway of the module, with a project of this test."""
+    deployed.project = f"docs-{next(_projects)}"
+    return deployed
 
 
 class _Server(uvicorn.Server):

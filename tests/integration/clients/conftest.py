@@ -1,36 +1,15 @@
-"""A gateway beside a worker, and clients of it."""
+"""Clients of a gateway beside a worker."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
 
 import pytest
 
 from headrace_client import AsyncHeadrace, AsyncProject, Headrace, Project
-from runtime.embedded import EmbeddedPostgres
-from tests.support.gateways import Gateway, deployment
+from tests.support.gateways import Gateway, deployed, served
 
-_numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-async def deployed(
-    redis_server: str,
-    postgres_server: EmbeddedPostgres,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Gateway]:
-    """A gateway whose questions and changes a worker handles."""
-    home = tmp_path_factory.mktemp("deployed")
-    async with deployment(redis_server, postgres_server, home) as running:
-        yield running
-
-
-@pytest.fixture
-def served(deployed: Gateway) -> Gateway:
-    """The gateway with a project of this test."""
-    deployed.project = f"docs-{next(_numbers)}"
-    return deployed
+__all__ = ["blocking_docs", "deployed", "docs", "key", "served"]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
@@ -11,19 +11,11 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.databases import Database
-from tests.support.gateways import Gateway, gateway
-from tests.support.running import headrace
+from tests.support.gateways import Gateway
 
 TEXT = "Herons nest in March. " * 100
 LIMIT_BYTES = 1_000
 Publish = Callable[[Gateway, httpx2.AsyncClient, int], Awaitable[str]]
-
-
-@pytest.fixture
-async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
-    async with headrace(redis_url, database), gateway(redis_url, database) as running:
-        yield running
 
 
 async def put(served: Gateway, client: httpx2.AsyncClient, number: int) -> str:
@@ -95,6 +87,6 @@ async def test_a_rename_publishes_the_content_again(served: Gateway) -> None:
         wait = {"Prefer": "wait=30"}
         content = TEXT[:900]
         await client.put("document", params={"uri": "a.md"}, content=content, headers=wait)
-        path = f"{served.url}/v1/projects/docs/document:move"
+        path = f"{served.url}/v1/projects/{served.project}/document:move"
         moved = await client.post(path, json={"old_uri": "a.md", "uri": "b.md"})
     assert (moved.status_code, moved.json()["code"]) == (429, "RateLimited")

@@ -21,6 +21,7 @@ from gateway.http import middleware
 from gateway.http.connections import HEAD_BYTES, Connection, server_config
 from gateway.http.services import KeyedRoute
 from runtime.embedded import EmbeddedPostgres
+from tests.integration.gateway.http.test_streams import stream
 from tests.support.databases import fresh_database
 from tests.support.gateways import Gateway, gateway
 from tests.support.streams import emptied
@@ -33,7 +34,7 @@ _HOST = "Host: 127.0.0.1\r\n"
 async def served(
     redis_server: str, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Gateway]:
-    """A gateway without a worker, whose limits of time are short."""
+    """A gateway without a worker, with low limits of time and for one stream."""
     await emptied(redis_server)
     home = tmp_path_factory.mktemp("served")
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +42,7 @@ async def served(
         patch.setattr(middleware, "_BODY_SECONDS", 0.5)
         async with (
             fresh_database(postgres_server) as database,
-            gateway(redis_server, database, home=home) as running,
+            gateway(redis_server, database, home=home, gateway={"streams": 1}) as running,
         ):
             yield running
 
@@ -325,6 +326,31 @@ async def test_a_gzip_bomb_is_refused(served: Gateway) -> None:
             headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
             response = await client.request(method, path, content=bomb, headers=headers)
             assert (response.status_code, response.json()["code"]) == (413, "BodyTooLarge")
+
+
+async def test_without_a_worker_a_question_ends_as_failed(served: Gateway) -> None:
+    question = {"text": "herons", "timeout_ms": 1500}
+    headers = {"Accept": "text/event-stream"}
+    async with (
+        served.client() as client,
+        stream(client, "POST", "ask", json=question, headers=headers) as events,
+    ):
+        seen = [event async for event in events]
+    assert [event.name for event in seen] == ["query.waiting", "query.failed"]
+    assert (seen[1].data["code"], seen[1].data["status"]) == ("DeadlineExceeded", 504)
+
+
+async def test_streams_are_limited_and_closed_ones_do_not_count(served: Gateway) -> None:
+    async with served.client() as client:
+        async with stream(client, "GET", "events"):
+            response = await client.get("events")
+            assert (response.status_code, response.json()["code"]) == (503, "Busy")
+        await eventually(lambda: _opens(client), "the closed stream does not count")
+
+
+async def _opens(client: httpx2.AsyncClient) -> bool:
+    async with client.stream("GET", "events") as response:
+        return response.status_code == 200
 
 
 async def test_a_client_that_goes_away_leaves_no_defect(

@@ -10,32 +10,31 @@ import httpx2
 import pytest
 
 from gateway.auth.callers import Right
-from tests.support.databases import Database
-from tests.support.gateways import Gateway, gateway
-from tests.support.running import headrace
+from runtime.embedded import EmbeddedPostgres
+from tests.support.gateways import Gateway, deployment
 
 GUIDE = "# Weirs\n\nA weir raises the water of the mill.\n"
 SOURCE = {"source_type": "markdown", "source_path": "docs/weirs.md", "content": GUIDE}
 
 
-@pytest.fixture
-async def files(tmp_path: Path) -> Path:
+def write_files(home: Path) -> Path:
     """Directory that the gateway may read, with a file and a link that leads out of it."""
-    directory = tmp_path / "files"
+    directory = home / "files"
     directory.mkdir()
     (directory / "mill.md").write_text("# Mill\n\nThe mill grinds corn.\n")
-    (tmp_path / "secret.md").write_text("secret")
-    (directory / "link.md").symlink_to(tmp_path / "secret.md")
+    (home / "secret.md").write_text("secret")
+    (directory / "link.md").symlink_to(home / "secret.md")
     return directory
 
 
-@pytest.fixture
-async def served(redis_url: str, database: Database, files: Path) -> AsyncIterator[Gateway]:
+@pytest.fixture(scope="module")
+async def deployed(
+    redis_server: str, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Gateway]:
     """A gateway beside a worker, that reads files."""
-    async with (
-        headrace(redis_url, database),
-        gateway(redis_url, database, gateway={"files": str(files)}) as running,
-    ):
+    home = tmp_path_factory.mktemp("deployed")
+    files = {"files": str(write_files(home))}
+    async with deployment(redis_server, postgres_server, home, gateway=files) as running:
         yield running
 
 

@@ -25,9 +25,8 @@ from schemathesis.generation import GenerationMode
 
 from gateway.auth.callers import Right
 from gateway.http.openapi import ROUTES, Operation, operations
-from tests.support.databases import Database
-from tests.support.gateways import Gateway, gateway
-from tests.support.running import headrace
+from runtime.embedded import EmbeddedPostgres
+from tests.support.gateways import Gateway, deployment
 
 _SEED = 7
 _REQUESTS = int(os.environ.get("HEADRACE_TEST_REQUESTS", "6"))
@@ -35,13 +34,13 @@ _REQUESTS = int(os.environ.get("HEADRACE_TEST_REQUESTS", "6"))
 _STARTS_PROCESSES = "/replays"
 
 
-@pytest.fixture
-async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
+@pytest.fixture(scope="module")
+async def served(
+    redis_server: str, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Gateway]:
     """An operator's gateway beside a worker."""
-    async with (
-        headrace(redis_url, database),
-        gateway(redis_url, database, operator=True) as running,
-    ):
+    home = tmp_path_factory.mktemp("served")
+    async with deployment(redis_server, postgres_server, home, operator=True) as running:
         yield running
 
 

@@ -1,15 +1,11 @@
-"""A gateway beside a worker, with documents whose uris are hard to write in an address."""
+"""Documents whose uris are hard to write in an address, which the tests of a module read."""
 
 from __future__ import annotations
-
-from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 
-from tests.support.databases import Database
-from tests.support.gateways import Gateway, gateway
-from tests.support.running import headrace
+from tests.support.gateways import Gateway
 
 _TEXTS = {
     "birds/herons.md": "# Herons\n\nHerons nest in March.\n\nThey fish.",
@@ -20,16 +16,15 @@ _TEXTS = {
 
 
 @pytest.fixture
-async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
-    """A gateway whose questions and changes a worker handles."""
-    async with headrace(redis_url, database), gateway(redis_url, database) as running:
-        yield running
+def served(deployed: Gateway) -> Gateway:
+    """The gateway, with the project ``docs``."""
+    return deployed
 
 
-@pytest.fixture
-async def texts(served: Gateway) -> dict[str, str]:
+@pytest.fixture(scope="module")
+async def texts(deployed: Gateway) -> dict[str, str]:
     """Texts of the project ``docs`` by uri, all indexed; another project has a document too."""
-    async with served.client() as client, served.client("other") as stranger:
+    async with deployed.client() as client, deployed.client("other") as stranger:
         for uri, text in _TEXTS.items():
             await _put(client, uri, text)
         await _put(stranger, "birds/theirs.md", "Cranes dance.")
