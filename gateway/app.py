@@ -264,7 +264,7 @@ async def asyncapi() -> dict[str, Any]:
     return asyncapi_document()
 
 
-def _known_parameters(request: Request) -> None:
+async def _known_parameters(request: Request) -> None:  # an async one runs in no thread
     """Reject parameters that the route does not have: a typing error must not change an answer.
 
     Raises:

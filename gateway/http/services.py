@@ -63,7 +63,7 @@ class Services:
     hooks: Hooks | None = None
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:  # an async one runs in no thread
     """Return the parts of the process that handles the request."""
     shared: Services = request.app.state.services
     return shared
@@ -82,7 +82,7 @@ async def caller(request: Request) -> Caller:
         return checked
     scheme, key = request.headers.get("authorization", "").partition(" ")[::2]
     address = request.client.host if request.client else ""
-    shared = services(request)
+    shared: Services = request.app.state.services
     holder = await shared.authenticator.authenticate(
         key.strip() if scheme.lower() == "bearer" else "", address
     )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import httpx2
+import pytest
 
 from gateway.auth.callers import Right
 from tests.support.gateways import Gateway
@@ -63,6 +64,20 @@ async def test_without_a_key_only_the_process_is_shown(served: Gateway) -> None:
         assert (await client.get("/openapi.json")).json()["openapi"].startswith("3.1")
         assert (await client.get("/asyncapi.json")).json()["asyncapi"].startswith("3.")
         assert (await client.get("/v1/projects")).status_code == 401
+
+
+async def test_no_part_of_a_request_runs_in_a_thread(
+    served: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastAPI runs functions that are not async in threads, which costs as much as the request."""
+
+    def start_thread(*_: object, **__: object) -> None:
+        raise AssertionError("a function of the route is not async")
+
+    for module in ("fastapi.dependencies.utils", "fastapi.routing"):
+        monkeypatch.setattr(f"{module}.run_in_threadpool", start_thread)
+    async with served.client() as client:
+        assert (await client.post("ask", json={"text": "herons"})).status_code == 200
 
 
 async def test_a_key_sees_its_own_project_and_an_operators_key_all(served: Gateway) -> None:
