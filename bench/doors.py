@@ -1,6 +1,7 @@
 """Latency that HTTP, MCP and the pages add to a question, and many askers at once.
 
 The ways to ask take turns with new questions each, so that their ratios hold on other machines.
+The client of HTTP parses in C, because one in pure Python needs as much time as the gateway.
 ``bare`` is a server of one route over the same client: the floor of ``http``.
 """
 
@@ -18,6 +19,7 @@ from datetime import timedelta
 from itertools import cycle
 from time import perf_counter
 
+import aiohttp
 import httpx2
 from mcp import Client as McpClient
 from mcp import StdioServerParameters
@@ -83,11 +85,12 @@ async def measure(chunks: int = CHUNKS, seconds: float = SECONDS) -> Report:
         address = await exits.enter_async_context(_gateway(stack))
         key, *askers = await _api_keys(stack, 1 + ASKERS)
         http = await exits.enter_async_context(_http(key))
+        session = await exits.enter_async_context(_client_session(key))
         page = _page(http, address, await _session(http, address, key))
         ways: Mapping[str, Ask] = {
             "stream": _by_stream(client),
-            "bare": _by_post(http, bare, project=PROJECT),
-            "http": _by_post(http, f"{address}/v1/projects/{PROJECT}/ask"),
+            "bare": _by_post(session, bare, project=PROJECT),
+            "http": _by_post(session, f"{address}/v1/projects/{PROJECT}/ask"),
             "mcp_http": await _by_mcp(exits, http, address),
             "page": page,
         }
@@ -180,7 +183,6 @@ def _http(key: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         headers={"Authorization": f"Bearer {key}"},
         timeout=_REQUEST_SECONDS,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
     )
 
 
@@ -191,10 +193,18 @@ def _by_stream(client: Client) -> Ask:
     return ask
 
 
-def _by_post(http: httpx2.AsyncClient, url: str, **fields: str) -> Ask:
+def _client_session(key: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=aiohttp.ClientTimeout(_REQUEST_SECONDS),
+        raise_for_status=True,
+    )
+
+
+def _by_post(session: aiohttp.ClientSession, url: str, **fields: str) -> Ask:
     async def ask(text: str) -> object:
-        response = await http.post(url, json={"text": text, **fields})
-        return response.raise_for_status().json()
+        async with session.post(url, json={"text": text, **fields}) as response:
+            return await response.json()
 
     return ask
 
@@ -257,7 +267,7 @@ async def _load(
             started = perf_counter()
             try:
                 await ask(next(texts))
-            except (httpx2.HTTPError, ValueError):
+            except (aiohttp.ClientError, TimeoutError, ValueError):
                 load.failures += 1
             else:
                 load.milliseconds.append((perf_counter() - started) * 1000)
@@ -266,8 +276,9 @@ async def _load(
                 return
 
     async with AsyncExitStack() as exits:
-        # all of them first: a client loads certificates, which would delay the others' questions
-        asks = [_by_post(await exits.enter_async_context(_http(key)), url) for key in keys]
+        asks = [
+            _by_post(await exits.enter_async_context(_client_session(key)), url) for key in keys
+        ]
         start = perf_counter()
         end = start + seconds
         await asyncio.gather(
