@@ -20,6 +20,7 @@ from events.names import Lane, Names, Topic
 from runtime.errors import HeadraceError
 from tests.chaos.journal import Journal
 from tests.chaos.logbook import Logbook, Published, Question
+from tests.chaos.seeds import size
 from tests.support.waiting import slowness
 
 __all__ = ["MARKERS", "PROJECTS", "Load"]
@@ -28,6 +29,8 @@ PROJECTS = ("amber", "cobalt")
 MARKERS = {project: f"{project}word" for project in PROJECTS}
 """Prefix of the words that only this project has."""
 
+CHANGES_PER_SECOND = size(20, thorough=40)
+QUESTIONS_PER_SECOND = size(3, thorough=5)
 _DEADLINE = timedelta(seconds=60)
 _MAX_WAIT_MS = 30_000
 _AGAIN_SECONDS = 0.1
@@ -98,7 +101,10 @@ class Load:
 
     @asynccontextmanager
     async def running(
-        self, *, changes_per_second: float = 40.0, questions_per_second: float = 5.0
+        self,
+        *,
+        changes_per_second: float = CHANGES_PER_SECOND,
+        questions_per_second: float = QUESTIONS_PER_SECOND,
     ) -> AsyncIterator[None]:
         """Traffic for as long as the block lasts; it finishes what is in progress.
 

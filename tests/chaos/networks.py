@@ -58,7 +58,7 @@ class Network:
         async def enough() -> bool:
             return await self._handled() >= wanted
 
-        await eventually(enough, f"{changes} more changes are handled", timeout=30, every=0.05)
+        await eventually(enough, f"{changes} more changes are handled", timeout=30, every=0.2)
 
     async def reconnects(self, door: Proxy, connections: int = 1) -> None:
         """Wait until clients have made ``connections`` new connections through the proxy."""

@@ -85,7 +85,7 @@ class Stage:
         ``findings``: names of findings that the doctor may still report.
         """
         await self.running.client.wait(receipts, PATIENCE)
-        await eventually(self._is_idle, "nothing is pending", timeout=20)
+        await eventually(self._is_idle, "nothing is pending", timeout=20, every=0.1)
         async with self.owner() as owner:
             await assert_all_handled(owner, receipts)
             await assert_whole(owner, journal.project, journal.oracle, self.count_tokens)

@@ -45,7 +45,7 @@ async def settled_since(began: float, run: Run, *workers: Worker) -> float:
     async def settled() -> bool:
         return not any([ids & await _pending(run, topic) for topic, ids in left.items()])
 
-    await eventually(settled, f"{left} is settled", timeout=_LONGEST_SECONDS)
+    await eventually(settled, f"{left} is settled", timeout=_LONGEST_SECONDS, every=0.1)
     return monotonic() - began
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.chaos.fleet import Worker
 from tests.chaos.runs import Chaos, Run
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 from tests.support.waiting import eventually
 
 KILLS = 4
-CHANGES_BETWEEN_KILLS = 20
+CHANGES_BETWEEN_KILLS = size(10, thorough=20)
 MANY_DELIVERIES = "100"
 """A change may be pending during several kills, and must not be blamed for them."""
 ROLES = ("indexer", "embedder")

@@ -18,7 +18,7 @@ from events.server.connection import connect
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from tests.chaos.journal import PROJECT, Journal
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 from tests.support.databases import Database
 from tests.support.indexes import (
     assert_all_handled,
@@ -28,7 +28,7 @@ from tests.support.indexes import (
 from tests.support.processes import WorkerProcess
 from tests.support.waiting import eventually
 
-DOCUMENTS = 2_000
+DOCUMENTS = size(500, thorough=2_000)
 KILLS = 2
 SEEDS = seeds()
 LIMIT_TOKENS = 254
@@ -74,7 +74,7 @@ async def _import_under_kills(
     environment = {"HEADRACE_MODEL": HASHING_MODEL, "HEADRACE_BATCH_DOCUMENTS": "16"}
     for moment in moments:
         async with WorkerProcess(redis_url, database, environment) as worker:
-            await eventually(reached(moment), f"{moment} changes handled", timeout=60)
+            await eventually(reached(moment), f"{moment} changes handled", timeout=60, every=0.05)
             worker.kill()
     async with WorkerProcess(redis_url, database, environment):
         await eventually(reached(len(receipts)), "all changes handled", timeout=90, every=0.1)
@@ -87,5 +87,5 @@ async def _import_under_kills(
                 return False
             return True
 
-        await eventually(idle, "nothing is pending", timeout=20)
+        await eventually(idle, "nothing is pending", timeout=20, every=0.1)
         await redis.aclose()

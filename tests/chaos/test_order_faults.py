@@ -18,11 +18,11 @@ from events.client.publisher import Receipt
 from events.models import DocumentChanged
 from events.names import Lane, LogPosition, Topic
 from tests.chaos.runs import Chaos, Run
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 
 HOUR = timedelta(hours=1)
 PATIENCE = timedelta(minutes=1)
-CHANGES = 60
+CHANGES = size(28, thorough=60)
 """Number of changes of each project."""
 COPIES = 5
 

@@ -23,6 +23,7 @@ from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import HeadraceError
 from tests.chaos.journal import PROJECT, Journal
+from tests.chaos.seeds import size
 from tests.support.databases import Database
 from tests.support.indexes import (
     assert_all_handled,
@@ -32,7 +33,7 @@ from tests.support.indexes import (
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually, patience
 
-DOCUMENTS = 600
+DOCUMENTS = size(300, thorough=600)
 LIMIT_TOKENS = 254
 WORKER: dict[str, Any] = {
     "model": HASHING_MODEL,
@@ -69,7 +70,9 @@ async def test_an_import_outlives_a_crash_of_postgres(
     try:
         async with headrace(redis_url, own_database, **WORKER) as running:
             receipts = await running.client.publish_many(journal.changes(DOCUMENTS), Lane.BULK)
-            await eventually(lambda: _handled_at_least(own_database, 100), "the import runs")
+            await eventually(
+                lambda: _handled_at_least(own_database, 100), "the import runs", every=0.1
+            )
             os.kill(own_postgres.pid, signal.SIGKILL)
             with capture_logs() as logs:
                 await eventually(
@@ -78,10 +81,13 @@ async def test_an_import_outlives_a_crash_of_postgres(
             await own_postgres.stop()
             await own_postgres.start()
             await eventually(
-                lambda: _handled_at_least(own_database, DOCUMENTS), "all handled", timeout=20
+                lambda: _handled_at_least(own_database, DOCUMENTS),
+                "all handled",
+                timeout=20,
+                every=0.1,
             )
             await running.client.wait(receipts)
-            await eventually(lambda: _is_idle(redis), "nothing pending")
+            await eventually(lambda: _is_idle(redis), "nothing pending", every=0.1)
         owner = await asyncpg.connect(own_database.owner_url)
         count = TokenCounter(tokenizer_path(None))
         await assert_equals_oracle(owner, PROJECT, journal.documents, LIMIT_TOKENS, count)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from redis.asyncio import Redis
 
 from tests.chaos.journal import Journal
+from tests.chaos.seeds import size
 from tests.chaos.staging import Stage
 from tests.chaos.wholeness import live_digest
 from tests.support.waiting import eventually
 
-CHANGES = 200
+CHANGES = size(80, thorough=200)
 LATER_CHANGES = 40
 
 
@@ -17,7 +18,9 @@ async def test_an_index_is_rebuilt_after_redis_was_flushed(stage: Stage, redis_u
     """A replay after a flush gives the same digest, and later changes are indexed."""
     journal = Journal(5)
     await stage.fill(journal, CHANGES)
-    await eventually(lambda: _archived(stage, CHANGES), "all changes are archived", timeout=30)
+    await eventually(
+        lambda: _archived(stage, CHANGES), "all changes are archived", timeout=30, every=0.1
+    )
     before = await _digest(stage, journal)
 
     redis = Redis.from_url(redis_url)

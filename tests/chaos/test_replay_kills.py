@@ -17,7 +17,7 @@ from runtime.errors import Unavailable
 from runtime.failpoints import REPLAY_POINTS
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Strike
-from tests.chaos.seeds import SEEDS_VARIABLE, seeds
+from tests.chaos.seeds import SEEDS_VARIABLE, seeds, size
 from tests.chaos.staging import Stage
 from tests.support.waiting import eventually
 
@@ -26,7 +26,7 @@ POSTGRES_POINTS = REPLAY_POINTS if SEEDS_VARIABLE in os.environ else REPLAY_POIN
 DOCUMENTS = 100
 MOST_PASSES = {"replay.building": 4, "replay.catching_up": 2, "replay.dropping": 10}
 CHANGES_PER_SECOND = 5.0
-QUESTIONS_PER_SECOND = 10.0
+QUESTIONS_PER_SECOND = size(5, thorough=10)
 RECIPE = "1:96"
 UNFINISHED = ("generation.unfinished", "generation.dropping")
 TOLD = ("Postgres can't be reached", "its connection to Postgres broke")

@@ -10,15 +10,16 @@ from bench.traffic import Traffic, under_traffic
 from events.models import QueryAnswer, SearchResult
 from events.names import Lane
 from tests.chaos.journal import Journal
+from tests.chaos.seeds import size
 from tests.chaos.staging import Stage
 from tests.support.waiting import eventually
 
-DOCUMENTS = 300
+DOCUMENTS = size(100, thorough=300)
 CHANGES_PER_SECOND = 5.0
-QUESTIONS_PER_SECOND = 20.0
+QUESTIONS_PER_SECOND = size(12, thorough=20)
 WARM_UP_ANSWERS = 20
 WARM_UP_CHANGES = 50
-IMPORTED_CHANGES = 1_000
+IMPORTED_CHANGES = size(400, thorough=1_000)
 
 
 async def test_a_switch_or_a_rollback_disturbs_no_question(stage: Stage) -> None:

@@ -16,13 +16,13 @@ from runtime.embedded import EmbeddedPostgres
 from runtime.errors import Unavailable
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 from tests.support.databases import Database, fresh_database
 from tests.support.processes import tree
 from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import eventually
 
-SOME = 30
+SOME = size(15, thorough=30)
 """Number of changes that show progress."""
 SILENCE_SECONDS = 10
 DISK_MB = 320
@@ -134,7 +134,7 @@ async def _more_noted(run: Run) -> None:
     async def more() -> bool:
         return await _noted(run) >= enough
 
-    await eventually(more, "workers note changes", timeout=40, every=0.1)
+    await eventually(more, "workers note changes", timeout=40, every=0.25)
 
 
 async def _noted(run: Run) -> int:

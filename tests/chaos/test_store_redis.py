@@ -28,19 +28,22 @@ from store.postgres.pool import Database
 from tests.chaos.load import PROJECTS
 from tests.chaos.logbook import Published
 from tests.chaos.runs import Chaos, Run
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 from tests.chaos.verifier import Allowances
 from tests.support.crashable_redis import CrashableRedis, redis_binaries
 from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import eventually
 
-SOME = 40
+SOME = size(15, thorough=40)
 """Number of changes that show progress."""
 DURABLE = 6
 REFUSALS = 30
 DISK_MB = 64
 ROOM_KB = 64
-FAST = {"changes_per_second": 120.0, "questions_per_second": 15.0}
+FAST = {
+    "changes_per_second": size(50, thorough=120),
+    "questions_per_second": size(10, thorough=15),
+}
 
 
 Strike = Callable[["Disaster"], Awaitable[None]]

@@ -13,12 +13,13 @@ import pytest
 from runtime.failpoints import WORKER_POINTS
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos
-from tests.chaos.seeds import seeds
+from tests.chaos.seeds import seeds, size
 from tests.chaos.takeovers import taken_over
 from tests.support.waiting import patience
 
 POINTS = os.environ.get("HEADRACE_TEST_POINTS", ",".join(WORKER_POINTS)).split(",")
 LONGEST_TAKEOVER_SECONDS = 15.0
+CHANGES_PER_SECOND = size(16, thorough=32)
 MOST_PASSES = {"indexing": 4, "embedding": 3, "answering": 3}
 Note = Callable[[str, object], None]
 
@@ -59,7 +60,7 @@ async def _killed_at(chaos: Chaos, points: Sequence[str], seed: int, note: Note)
         _, *victims = await asyncio.gather(
             run.worker(), *(run.worker(strike=strike) for strike in strikes)
         )
-        async with run.load.running(changes_per_second=32, questions_per_second=6):
+        async with run.load.running(changes_per_second=CHANGES_PER_SECOND, questions_per_second=6):
             taken = [asyncio.create_task(taken_over(run, victim)) for victim in victims]
             for victim in victims:
                 await victim.ended()

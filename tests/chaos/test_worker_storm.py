@@ -16,12 +16,12 @@ import pytest
 from events.models import QueryFailed
 from tests.chaos.replies import Reply
 from tests.chaos.runs import Chaos, Run
-from tests.chaos.seeds import count_of, seeds
+from tests.chaos.seeds import count_of, seeds, size
 from tests.support.waiting import eventually
 
-QUERIES = count_of("HEADRACE_TEST_QUERIES", 150)
+QUERIES = count_of("HEADRACE_TEST_QUERIES", size(80, thorough=150))
 QUESTIONS_PER_SECOND = 50.0
-CHANGES_PER_SECOND = 16.0
+CHANGES_PER_SECOND = size(8, thorough=16)
 LONGEST_SECONDS = 60 + QUERIES / 5
 WORKERS = 3
 MANY_DELIVERIES = "100"
