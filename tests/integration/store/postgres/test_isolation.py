@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
+from runtime.embedded import EmbeddedPostgres
 from store.generations.catalog import Generation, Projects
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
+from tests.support.databases import fresh_database
 from tests.support.writes import RECIPE, add_generation, document_write, opened
 
 PRIVATE = (
@@ -78,7 +80,14 @@ class Tenant:
 Tenants = dict[str, Tenant]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+async def database(postgres_server: EmbeddedPostgres) -> AsyncIterator[FreshDatabase]:
+    """Database of all tests of this module: what they write is refused or rolled back."""
+    async with fresh_database(postgres_server) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
 async def tenants(database: FreshDatabase) -> Tenants:
     """Projects alpha and beta with two generations each, with a shared and a private document."""
     async with opened(database.operator_url) as worker:
@@ -129,17 +138,19 @@ async def bound(
         connection = await asyncpg.connect(database.operator_url)
     else:
         connection = await asyncpg.connect(database.owner_url)
-        await _own_tables_as_plain_role(connection)
+        await connection.execute(f"set role {await _owner_of_tables(connection)}")
     yield connection
     await connection.close()
 
 
-async def _own_tables_as_plain_role(connection: asyncpg.Connection) -> None:
+async def _owner_of_tables(connection: asyncpg.Connection) -> str:
+    """Name of a role without privileges, which owns the tables from the first call on."""
     role = f"plain_{await connection.fetchval('select current_database()')}"
-    await connection.execute(f"create role {role}")
-    for table in (*await _tables_with(connection, "project_id"), *INDEX):
-        await connection.execute(f"alter table {table} owner to {role}")
-    await connection.execute(f"set role {role}")
+    if not await connection.fetchval("select 1 from pg_roles where rolname = $1", role):
+        await connection.execute(f"create role {role}")
+        for table in (*await _tables_with(connection, "project_id"), *INDEX):
+            await connection.execute(f"alter table {table} owner to {role}")
+    return role
 
 
 async def _tables_with(connection: asyncpg.Connection, column: str) -> list[str]:
@@ -385,6 +396,19 @@ _MANY_CHUNKS = """insert into chunks (generation_id, agent, document_id, ordinal
 """With few rows, any index of a table is as good as another."""
 
 
+@pytest.fixture(scope="module")
+async def filled(database: FreshDatabase, tenants: Tenants) -> Tenant:
+    """Tenant whose other generation, which no other test reads, has many chunks."""
+    beta = tenants["beta"]
+    owner = await asyncpg.connect(database.owner_url)
+    async with owner.transaction():
+        await _enter(owner, beta.project_id, "*", beta.other.id)
+        await owner.execute(_MANY_CHUNKS, beta.other.id)
+    await owner.execute("analyze chunks")
+    await owner.close()
+    return beta
+
+
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
@@ -400,21 +424,14 @@ _MANY_CHUNKS = """insert into chunks (generation_id, agent, document_id, ordinal
     ],
 )
 async def test_plans_keep_their_indexes_under_the_policies(
-    database: FreshDatabase, tenants: Tenants, statement: str, index: str
+    database: FreshDatabase, filled: Tenant, statement: str, index: str
 ) -> None:
     """Queries by key use their indexes under the policies."""
-    alpha = tenants["alpha"]
-    owner = await asyncpg.connect(database.owner_url)
-    async with owner.transaction():
-        await _enter(owner, alpha.project_id, "*", alpha.live.id)
-        await owner.execute(_MANY_CHUNKS, alpha.live.id)
-    await owner.execute("analyze chunks")
-    await owner.close()
     connection = await asyncpg.connect(database.worker_url)
     async with connection.transaction():
         await connection.execute("set local enable_seqscan = off")
-        await _enter(connection, alpha.project_id, "ann", alpha.live.id)
-        plan = await connection.fetch("explain " + statement.replace("$1", str(alpha.live.id)))
+        await _enter(connection, filled.project_id, "ann", filled.other.id)
+        plan = await connection.fetch("explain " + statement.replace("$1", str(filled.other.id)))
     await connection.close()
     text = "\n".join(row[0] for row in plan)
     assert index in text, text

@@ -106,7 +106,7 @@ async def test_questions_during_upkeep_lose_and_double_nothing(index: Index) -> 
     finished = asyncio.Event()
 
     async def write() -> None:
-        for i in range(120):
+        for i in range(50):
             await write_many(index, 1, first=i)
             done.append(i)
         finished.set()
@@ -129,7 +129,7 @@ async def test_questions_during_upkeep_lose_and_double_nothing(index: Index) -> 
     await write_many(index, 1, first=1000)
     _, _, *asked = await asyncio.gather(write(), tidy(), ask(), ask())
     assert min(asked) > 5
-    assert len((await index.candidates("walrus", limit=500)).keyword) == 121
+    assert len((await index.candidates("walrus", limit=500)).keyword) == 51
 
 
 async def index_names(database: Fresh) -> list[str]:
@@ -271,9 +271,9 @@ async def test_plans_keep_their_indexes_under_row_level_security(
     index: Index, database: Fresh
 ) -> None:
     """Queries of a worker use the primary keys and the partial vector index."""
-    vectors = unit_vectors(8, 6000, DIMENSIONS)
+    vectors = unit_vectors(8, 3000, DIMENSIONS)
     for project in ("p", "q"):
-        for start in range(0, 6000, 1000):
+        for start in range(0, 3000, 1000):
             texts = [f"c{i} d{i % 50}" for i in range(start, start + 1000)]
             part = vectors[start : start + 1000]
             await index.store.apply([index.document(f"d{start}", texts, part, project=project)])
