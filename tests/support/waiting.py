@@ -19,6 +19,9 @@ __all__ = ["eventually", "patience", "slowness", "within"]
 Answer = TypeVar("Answer")
 
 _STEPS = 4_000_000
+_FIRST_PAUSE_SECONDS = 0.008
+_PAUSE_GROWTH = 1.3
+"""Most conditions ask a server, which costs milliseconds each time."""
 _QUIET_SECONDS = 0.15
 """Duration of the steps on a quiet machine with two slow cores, for which limits are chosen."""
 
@@ -57,7 +60,7 @@ async def eventually(
     description: str,
     *,
     timeout: float = 10.0,
-    every: float = 0.02,
+    every: float = 0.1,
 ) -> Answer: ...
 
 
@@ -67,7 +70,7 @@ async def eventually(
     description: str,
     *,
     timeout: float = 10.0,
-    every: float = 0.02,
+    every: float = 0.1,
 ) -> Answer: ...
 
 
@@ -76,9 +79,9 @@ async def eventually(
     description: str,
     *,
     timeout: float = 10.0,
-    every: float = 0.02,
+    every: float = 0.1,
 ) -> Answer:
-    """First true answer of ``condition``, asked every ``every`` seconds.
+    """First true answer of ``condition``, asked often at first, and later every ``every`` seconds.
 
     ``timeout``: seconds on a quiet machine; a rising load prolongs a wait in progress.
 
@@ -86,6 +89,7 @@ async def eventually(
         AssertionError: not true in time; names the condition and its last answer.
     """
     answer: Answer | None = None
+    pause = _FIRST_PAUSE_SECONDS
     begun = asyncio.get_running_loop().time()
     try:
         async with within(timeout) as limit:
@@ -94,7 +98,8 @@ async def eventually(
                 answer = await asked if inspect.isawaitable(asked) else asked
                 if answer:
                     return answer
-                await asyncio.sleep(every)
+                pause = min(every, pause * _PAUSE_GROWTH)
+                await asyncio.sleep(pause)
                 limit.reschedule(begun + patience(timeout))
     except TimeoutError:
         limits = f"{timeout} s (x {slowness():.1f} on this machine)"
