@@ -163,7 +163,8 @@ class SearchRequest:
     only the keyword retriever returns. ``defined``: names whose definitions are needed too.
 
     ``subject``: the chunk that others are to be like, which is left out. Its terms take the place
-    of ``text``.
+    of ``text``. ``narrowed``: ids of the chunks that have all words of the phrases in the filters,
+    or None if they are unknown or many.
     """
 
     project: str
@@ -175,6 +176,7 @@ class SearchRequest:
     compared: bool = False
     defined: tuple[str, ...] = ()
     subject: Subject | None = None
+    narrowed: Sequence[int] | None = None
 
     @property
     def has_words(self) -> bool:

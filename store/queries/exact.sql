@@ -30,12 +30,14 @@ order by d.uri, d.agent
 limit $4
 
 -- name: documents_of
--- The documents of the chunks $4 in path order, from the uri $2 and the agent $3 on.
-select d.id, d.uri, d.agent
+-- The documents of those of the chunks $4 that contain the text $5, in path order, from the uri $2
+-- and the agent $3 on.
+select d.id, d.uri, d.agent, own.chunk_ids
 from (
-    select distinct document_id
+    select document_id, array_agg(id) as chunk_ids
     from chunks
-    where generation_id = $1 and id = any ($4::bigint[])
+    where generation_id = $1 and id = any ($4::bigint[]) and strpos(content, $5) > 0
+    group by document_id
 ) own
 cross join lateral (
     select *

@@ -185,6 +185,9 @@ not exists (
         and not o.deleted
 )
 
+-- name: is_narrowed
+{chunk} = any ({0}::bigint[])
+
 -- name: passes
 -- The chunk and its document fulfil the conditions; looked up row by row. The fences keep the
 -- planner from walking through all documents instead, as it would before the tables were first

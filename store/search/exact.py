@@ -26,7 +26,7 @@ from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.search.filters import Condition, Visibility
-from store.search.keyword.retriever import KeywordRetriever
+from store.search.keyword.retriever import KeywordRetriever, Narrowed
 from store.search.keyword.tokenizer import TOKENS_VERSION
 from store.search.patterns import Pattern
 
@@ -46,14 +46,8 @@ MOST_MILLISECONDS = 250
 MOST_CHUNKS = 200_000
 """Chunks after which a search ends, and is truncated."""
 
-_COUNTING_SHARE = 0.08
+_COUNTING_SHARE = 0.04
 """Share of the time in which further matches are counted once the passages are found."""
-
-_NARROWED_SHARE = 1 / 8
-"""Share of the chunks that have a word up to which only they are read, and not all chunks.
-
-A more frequent word fills an answer sooner than its chunks are put into path order.
-"""
 
 _FIRST_BATCH = 4
 _LARGEST_BATCH = 4_096
@@ -158,7 +152,7 @@ class _Run:
     seconds: float
     deadline: float = math.inf
     result: ExactMatches = field(default_factory=ExactMatches)
-    candidates: Sequence[int] | None = None
+    narrowed: Narrowed | None = None
 
     @property
     def is_full(self) -> bool:
@@ -199,10 +193,9 @@ class ExactSearch:
         run = _Run(pattern, visibility, after or Place(), limit, per_file, context, seconds)
         async with self._database.scope(generation.project_id, agent, generation.id) as connection:
             try:
-                if pattern.words and generation.recipe.tokens == TOKENS_VERSION:
-                    run.candidates = await self._keyword.narrowed(
-                        connection, visibility, pattern.words, _NARROWED_SHARE
-                    )
+                words = (*pattern.words, *visibility.words)
+                if words and generation.recipe.tokens == TOKENS_VERSION:
+                    run.narrowed = await self._keyword.narrowed(connection, visibility, words)
                 await _search(connection, run, keep_counting=after is None)
             except asyncpg.QueryCanceledError:
                 run.result.truncated = True
@@ -227,8 +220,9 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
     run.deadline = monotonic() + run.seconds
     size = _FIRST_BATCH
     queue: list[asyncpg.Record] | None = None
-    if run.candidates is not None:
-        queue = await _documents(connection, run, "documents_of", run.candidates)
+    if run.narrowed is not None:
+        queue = await _documents(connection, run, "documents_of", *run.narrowed)
+        size = max(size, run.limit)  # most of them match
     while True:
         began = monotonic()
         if queue is None:
@@ -253,9 +247,9 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
 
 
 async def _documents(
-    connection: asyncpg.Connection, run: _Run, name: str, wanted: object
+    connection: asyncpg.Connection, run: _Run, name: str, *wanted: object
 ) -> list[asyncpg.Record]:
-    conditions = run.visibility.of_document(first_parameter=5)
+    conditions = run.visibility.of_document(first_parameter=4 + len(wanted))
     if run.visibility.selects_chunks or not conditions.sql:
         conditions = Condition("true", ())
     sql = _QUERIES[name].format(conditions=conditions.sql)
@@ -264,7 +258,7 @@ async def _documents(
     if line == _LAST_LINE:
         agent += _AFTER_AGENT
     rows: list[asyncpg.Record] = await connection.fetch(
-        sql, generation_id, uri, agent, wanted, *conditions.arguments
+        sql, generation_id, uri, agent, *wanted, *conditions.arguments
     )
     return rows
 
@@ -283,7 +277,9 @@ async def _search_batch(
         run.pattern.sql,
         run.pattern.literal,
         run.visibility.of_examples,
-        run.candidates,
+        [chunk_id for document in batch for chunk_id in document["chunk_ids"]]
+        if run.narrowed
+        else None,
         0 if run.is_full else run.limit + 2,
         _OPEN,
         _CLOSE,

@@ -18,7 +18,7 @@ from events.models import Filters, Kind
 from events.names import overlay_suffix
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
-from store.search.patterns import phrase_expression
+from store.search.patterns import Word, phrase_expression, phrase_words
 from store.types import ChunkPlace, Subject
 
 __all__ = ["Condition", "Visibility"]
@@ -36,7 +36,8 @@ class Visibility:
     only the rows of one part.
 
     ``subject`` is a chunk to leave out, with its document if it names one. ``overlay`` is empty, or
-    the suffix of the agents of documents that take the place of others.
+    the suffix of the agents of documents that take the place of others. ``narrowed``: ids of the
+    chunks that have all words of the phrases, or None if they are unknown or many.
 
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
@@ -46,6 +47,7 @@ class Visibility:
     subject: Subject | None = None
     ignores_texts: bool = False
     overlay: str = ""
+    narrowed: Sequence[int] | None = None
 
     @classmethod
     def to(cls, generation_id: int, agent: str | None, filters: Filters) -> Self:
@@ -60,6 +62,11 @@ class Visibility:
     def is_plain(self) -> bool:
         """Return whether there is no filter and no overlay."""
         return not self.overlay and self.filters == _NO_FILTERS
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Words that each chunk has that passes."""
+        return tuple(word for phrase in self.filters.phrases for word in phrase_words(phrase))
 
     @property
     def of_examples(self) -> bool:
@@ -79,16 +86,21 @@ class Visibility:
 
         ``one_by_one``: efficient if few chunks are examined; otherwise efficient if few pass.
         """
-        conditions = replace(self, overlay="")._conditions(first_parameter)
+        narrowing = Parameters(first_parameter)
+        parts = []
+        if self.narrowed is not None and not one_by_one:
+            parts.append(narrowing.sql("is_narrowed", list(self.narrowed), chunk=chunk))
+            one_by_one = True
+        conditions = replace(self, overlay="")._conditions(first_parameter + len(parts))
         names = ["passes" if one_by_one else "is_one_that_passes"] if conditions.sql else []
         names += ["is_not_overlaid"] if self.overlay else []
-        parts = [
+        parts += [
             _QUERIES[name].format(
                 generation_id=int(self.generation_id), chunk=chunk, conditions=conditions.sql
             )
             for name in names
         ]
-        return Condition(" and ".join(parts), conditions.arguments)
+        return Condition(" and ".join(parts), (*narrowing.arguments, *conditions.arguments))
 
     def of_document(self, first_parameter: int) -> Condition:
         """Condition on a row ``d`` of the documents, and a row ``c`` of their chunks."""
@@ -105,6 +117,8 @@ class Visibility:
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
         """All visible chunks."""
+        if self.narrowed is not None:
+            return list(await self.among(connection, self.narrowed))
         return [row["id"] for row in await self._fetch(connection, "every")]
 
     async def _fetch(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runtime.errors import UsageError
 from store.search.keyword.tokenizer import EXACT, terms
 
-__all__ = ["MOST_STATES", "Pattern", "phrase_expression"]
+__all__ = ["MOST_STATES", "Pattern", "Word", "phrase_expression", "phrase_words"]
 
 MOST_STATES = 1_000
 """Most characters and classes of an expression, each counted as often as it may be repeated."""
@@ -34,19 +35,28 @@ _LITERALS = re.compile(f"[{_UNKNOWN}{_BOUNDARY}]")
 _WHOLE_WORD = re.compile(rf"(?<![\w{_UNKNOWN}])\w+(?![\w{_UNKNOWN}])")
 
 
+class Word(NamedTuple):
+    """A word of each match: its chunk has one of the ``terms`` of the keyword index.
+
+    ``text`` is the word as the chunk has it; it is empty if the case of letters is ignored.
+    """
+
+    terms: tuple[str, ...]
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A pattern that is found within lines.
 
     ``sql`` is a regular expression of Postgres. ``literal`` is a text that each match contains, or
-    empty; ``is_literal`` if it is all of the pattern. ``words`` are terms of the keyword index: a
-    chunk with a match has at least one term of each tuple.
+    empty; ``is_literal`` if it is all of the pattern. A chunk with a match has each of ``words``.
     """
 
     sql: str
     literal: str
     is_literal: bool
-    words: tuple[tuple[str, ...], ...]
+    words: tuple[Word, ...]
 
     @classmethod
     def parse(
@@ -75,12 +85,14 @@ class Pattern:
             skeleton = f"{_BOUNDARY}{part.skeleton}{_BOUNDARY}"
         literal = "" if ignore_case else max(_LITERALS.split(skeleton), key=len)
         words = dict.fromkeys(_WHOLE_WORD.findall(skeleton))
-        required = dict.fromkeys(
-            alternatives for word in words for alternatives in _required(word, ignore_case)
-        )
+        required = {
+            alternatives: Word(alternatives, "" if ignore_case else word)
+            for word in words
+            for alternatives in _required(word, ignore_case)
+        }
         is_literal = not (regex or ignore_case or whole_words)
         sql = f"(?n{'i' * ignore_case}){sql}"
-        return cls(sql, literal, is_literal, tuple(required))
+        return cls(sql, literal, is_literal, tuple(required.values()))
 
 
 def phrase_expression(phrase: str) -> str:
@@ -90,6 +102,13 @@ def phrase_expression(phrase: str) -> str:
     """
     words = r"\s+".join(_literal(word).sql for word in phrase.split())
     return rf"(?i)(?<!\w)(?:{words})(?!\w)"
+
+
+def phrase_words(phrase: str) -> Iterator[Word]:
+    """Words of a chunk with a phrase, in any case of their letters."""
+    for word in re.findall(r"\w+", phrase):
+        for alternatives in _required(word, ignore_case=True):
+            yield Word(alternatives, "")
 
 
 def _required(word: str, ignore_case: bool) -> Iterator[tuple[str, ...]]:

@@ -28,7 +28,7 @@ from store.postgres.pool import Database
 from store.search.exact import ExactMatches, ExactSearch
 from store.search.filters import Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
-from store.search.keyword.tokenizer import require_known_terms, terms
+from store.search.keyword.tokenizer import TOKENS_VERSION, require_known_terms, terms
 from store.search.patterns import Pattern
 from store.search.vector_retriever import (
     FAILURES,
@@ -205,6 +205,9 @@ class Search:
         """
         run = _Run()
         visibility = Visibility.to(generation.id, request.agent, request.filters)
+        if visibility.words and generation.recipe.tokens == TOKENS_VERSION:
+            narrow = self._narrowed(generation, request.agent, visibility)
+            request = replace(request, narrowed=await run.retrieve("keyword", narrow, None))
         counting = self._coverage.counting(
             partial(self._scope, generation, request.agent), visibility, request.agent
         )
@@ -364,6 +367,13 @@ class Search:
             run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
         )
 
+    async def _narrowed(
+        self, generation: Generation, agent: str | None, visibility: Visibility
+    ) -> list[int] | None:
+        """Ids of the chunks that have all words of the phrases; None if they are many."""
+        async with self._scope(generation, agent) as connection:
+            return await self._keyword.having_all(connection, visibility, visibility.words)
+
     async def _together(
         self, generation: Generation, request: SearchRequest, run: _Run
     ) -> tuple[Similar, KeywordMatches]:
@@ -398,7 +408,7 @@ class Search:
         run: _Run,
     ) -> Similar:
         visibility = Visibility.to(generation.id, request.agent, request.filters)
-        searched = replace(visibility, subject=request.subject)
+        searched = _searched(generation, request)
         run.is_live, run.coverage = await self._coverage.state(
             connection, visibility, request.agent
         )
@@ -465,11 +475,10 @@ class Search:
         others: Sequence[int] = (),
     ) -> KeywordMatches:
         text = request.text if request.subject is None else request.subject.terms
-        visibility = Visibility.to(generation.id, request.agent, request.filters)
         return await self._keyword.search(
             connection,
             text or "",
-            replace(visibility, subject=request.subject),
+            _searched(generation, request),
             request.candidates,
             request.defined,
             others,
@@ -486,6 +495,11 @@ class Search:
         if filters is not None and Visibility.to(generation.id, agent, filters).is_plain:
             settings = {**settings, **_PLANNED_ONCE}
         return self._database.scope(generation.project_id, agent, generation.id, settings)
+
+
+def _searched(generation: Generation, request: SearchRequest) -> Visibility:
+    visibility = Visibility.to(generation.id, request.agent, request.filters)
+    return replace(visibility, subject=request.subject, narrowed=request.narrowed)
 
 
 def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:

@@ -87,7 +87,8 @@ class VectorRetriever:
         search = _Search(
             connection, generation_id, index, vector.astype(np.float16), visibility, limit
         )
-        if index.watermark is None:
+        narrowed = visibility.narrowed
+        if index.watermark is None or (narrowed is not None and len(narrowed) <= _MAX_SCANNED):
             return await search.exact()
         hits = await search.indexed()
         return hits if len(hits) >= limit else await search.exact()

@@ -7,7 +7,8 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import asyncpg
 import numpy as np
@@ -26,9 +27,10 @@ from store.search.keyword.postings import (
 from store.search.keyword.rows import BUNDLE_KEYS, WantedRows
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import DEFINES, terms
+from store.search.patterns import Word
 from store.types import ChunkPlace
 
-__all__ = ["KeywordMatches", "KeywordRetriever", "SegmentCache"]
+__all__ = ["KeywordMatches", "KeywordRetriever", "Narrowed", "SegmentCache"]
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +41,15 @@ CORRECTION_WEIGHT = 0.5
 MAX_CORRECTIONS = 8
 MAX_DEFINITIONS = 64
 """A name with more definitions than these says little about which of them is meant."""
+
+NARROWED_SHARE = 1 / 16
+"""Share of the chunks that have a word up to which only they are read, and not all chunks.
+
+A more frequent word fills an answer sooner than its chunks are put into order.
+"""
+
+PHRASE_SHARE = 1 / 2
+"""The same for the words of phrases: without them, a search may read all chunks."""
 
 _CACHE_SHARE_OF_EXAMPLES = 4
 """The segments of code examples get a cache of a quarter of the size: they are few."""
@@ -62,6 +73,13 @@ class KeywordMatches:
     weights: Mapping[str, float] = field(default_factory=dict)
     definitions: frozenset[int] = frozenset()
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+
+
+class Narrowed(NamedTuple):
+    """Ids of the chunks that have a term of a word. ``text``: see ``Word``."""
+
+    chunk_ids: Sequence[int]
+    text: str
 
 
 class KeywordRetriever:
@@ -118,21 +136,38 @@ class KeywordRetriever:
         self,
         connection: asyncpg.Connection,
         visibility: Visibility,
-        required: Sequence[Sequence[str]],
-        most: float,
-    ) -> list[int] | None:
-        """Ids of the chunks that have a term of the rarest group of terms.
+        words: Sequence[Word],
+    ) -> Narrowed | None:
+        """The chunks that have a term of the rarest word.
 
-        Returns None if they are more than the share ``most`` of all chunks. Deleted and hidden
+        Returns None if they are more than ``NARROWED_SHARE`` of all chunks. Deleted and hidden
         chunks are included, since their words are.
         """
-        words = dict.fromkeys(term for group in required for term in group)
-        matches = await self._read(connection, visibility, words)
-        groups = (
-            _having(matches, frozenset(term_hash(term) for term in group)) for group in required
-        )
-        rarest = min(groups, key=len)
-        return rarest.tolist() if len(rarest) <= most * matches.chunks else None
+        matches, having = await self._having_each(connection, visibility, words)
+        rarest, word = min(zip(having, words, strict=True), key=lambda pair: len(pair[0]))
+        if len(rarest) > NARROWED_SHARE * matches.chunks:
+            return None
+        return Narrowed(rarest.tolist(), word.text)
+
+    async def having_all(
+        self, connection: asyncpg.Connection, visibility: Visibility, words: Sequence[Word]
+    ) -> list[int] | None:
+        """Ids of the chunks that have a term of each word.
+
+        Returns None if they are more than ``PHRASE_SHARE`` of all chunks. Deleted and hidden chunks
+        are included, since their words are.
+        """
+        matches, having = await self._having_each(connection, visibility, words)
+        ids = reduce(partial(np.intersect1d, assume_unique=True), having)
+        return ids.tolist() if len(ids) <= PHRASE_SHARE * matches.chunks else None
+
+    async def _having_each(
+        self, connection: asyncpg.Connection, visibility: Visibility, words: Sequence[Word]
+    ) -> tuple[Matches, list[npt.NDArray[np.int64]]]:
+        """Read the chunks that have a term of a word, for each of the words."""
+        names = dict.fromkeys(term for word in words for term in word.terms)
+        matches = await self._read(connection, visibility, names)
+        return matches, [_having(matches, frozenset(map(term_hash, word.terms))) for word in words]
 
     async def rarest(
         self,

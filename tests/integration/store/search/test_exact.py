@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from runtime.errors import UsageError
 from store.postgres.pool import Database
 from store.search import exact
 from store.search.exact import ExactMatches, Place
+from store.search.filters import Condition, Visibility
+from store.search.keyword import retriever
 from store.search.patterns import Pattern
 from store.types import ChunkWrite
 from tests.support.databases import Database as Fresh
@@ -120,7 +122,7 @@ async def test_matches_are_those_of_a_plain_reading(
     index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
 ) -> None:
     """With any cuts, lines and spans equal those of Python's ``re`` on the whole lines."""
-    monkeypatch.setattr(exact, "_NARROWED_SHARE", narrowed_share)
+    monkeypatch.setattr(retriever, "NARROWED_SHARE", narrowed_share)
     rng = random.Random(3)
     words = ["gate", "Gate", "sluice_gate", "gates", "mill", "(mill)", "  ", "naïve", "12", "a.b"]
     texts = {}
@@ -203,22 +205,64 @@ async def test_context_files_and_filters(index: Index) -> None:
     assert lines_of(own) == [("mine", 1)]
 
 
-async def test_phrases_filter_both_retrievers(index: Index) -> None:
+@pytest.mark.parametrize("narrowed_share", [0.0, 1.0])
+async def test_phrases_filter_both_retrievers(
+    index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
+) -> None:
     """A phrase may cross lines and case, but not words; ``without`` leaves chunks out."""
-    vectors = unit_vectors(1, 4, 8)
-    texts = ["The Relief\n  valve leaks", "relief of a valve", "relief valves", "relief valve pump"]
+    monkeypatch.setattr(retriever, "NARROWED_SHARE", narrowed_share)
+    monkeypatch.setattr(retriever, "PHRASE_SHARE", narrowed_share)
+    vectors = unit_vectors(1, 5, 8)
+    texts = [
+        "The Relief\n  valve leaks",
+        "relief of a valve",
+        "relief valves",
+        "relief valve pump",
+        "naïve RELIEF of it",
+    ]
     for number, text in enumerate(texts):
         await index.write(f"d{number}", text, vectors=vectors[number : number + 1])
     for filters, expected in [
         (Filters(phrases=("relief valve",)), {texts[0], texts[3]}),
         (Filters(phrases=("relief valve",), without=("PUMP",)), {texts[0]}),
-        (Filters(without=("relief valve", "of a")), {texts[2]}),
+        (Filters(without=("relief valve", "of a")), {texts[2], texts[4]}),
+        (Filters(phrases=("of",)), {texts[1], texts[4]}),
+        (Filters(phrases=("Naïve relief",)), {texts[4]}),
+        (Filters(phrases=("relief", "valve pump")), {texts[3]}),
+        (Filters(phrases=("relief pump",)), set()),
     ]:
         candidates = await index.candidates("relief valve", vectors[0], filters=filters)
         assert set(await index.texts(candidates.keyword)) == expected
         assert set(await index.texts(candidates.vector[MODEL])) == expected
         matches = await find(index, "relief", ignore_case=True, filters=filters)
         assert matches.files == len(expected)
+
+
+async def test_chunks_of_a_rare_phrase_are_compared_alone(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The postings of its words narrow both retrievers, until too many chunks have them."""
+    vectors = unit_vectors(2, 20, 8)
+    for number in range(20):
+        text = "a tall crane" if number == 7 else f"a tall swan {number}"
+        await index.write(f"d{number}", text, vectors=vectors[number : number + 1])
+    narrowed: list[Sequence[int] | None] = []
+    of_chunk = Visibility.of_chunk
+
+    def recorded(self: Visibility, *arguments: Any, **options: Any) -> Condition:
+        narrowed.append(self.narrowed)
+        return of_chunk(self, *arguments, **options)
+
+    monkeypatch.setattr(Visibility, "of_chunk", recorded)
+    [only] = (await index.candidates("tall", vectors[0], filters=_phrase("tall crane"))).keyword
+    assert narrowed == [[only[0]]]
+    all_swans = await index.candidates("tall", vectors[0], filters=_phrase("tall swan"), limit=20)
+    assert len(all_swans.vector[MODEL]) == 19
+    assert narrowed[1:] == [None]
+
+
+def _phrase(phrase: str) -> Filters:
+    return Filters(phrases=(phrase,))
 
 
 async def test_a_bound_ends_the_search_and_the_rest_can_be_continued(

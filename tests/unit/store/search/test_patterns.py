@@ -92,4 +92,5 @@ def test_only_whole_words_are_required(
 ) -> None:
     """A word that may be a part of a longer one, or may be absent, does not narrow the search."""
     parsed = Pattern.parse(pattern, **how)
-    assert (parsed.literal, parsed.words) == (literal, words)
+    assert (parsed.literal, tuple(word.terms for word in parsed.words)) == (literal, words)
+    assert all(word.text in pattern for word in parsed.words)
