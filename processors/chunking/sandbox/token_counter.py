@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from processors.chunking.types import CountTokens
+from processors.embedders.local.tokenizer import TokenCounter
 
 __all__ = ["WordwiseCounter", "is_wordwise"]
 
@@ -44,7 +44,7 @@ class WordwiseCounter:
     tokens, are counted by ``count`` itself. Counts of about ``most_words`` words are cached.
     """
 
-    def __init__(self, count: CountTokens, most_words: int = MOST_WORDS) -> None:
+    def __init__(self, count: TokenCounter, most_words: int = MOST_WORDS) -> None:
         self._count = count
         self._most_words = most_words
         self._tokens_of = {_BORDER: -1}
@@ -106,7 +106,7 @@ class WordwiseCounter:
         if len(self._tokens_of) > self._most_words:
             self._tokens_of = {_BORDER: -1}
         new = list(set(words).difference(self._tokens_of))
-        self._tokens_of.update(zip(new, self._count(new), strict=True))
+        self._tokens_of.update(zip(new, self._count.count_words(new), strict=True))
 
 
 def _are_plain(texts: Sequence[str]) -> bool:
