@@ -123,12 +123,14 @@ def _fold(text: str) -> str:
 
 
 def _terms_of_piece(piece: str) -> tuple[str, ...]:
+    if piece.isascii() and piece.isidentifier():
+        return tuple(_terms_of_name(piece))
     return tuple(chain.from_iterable(map(_terms_of_run, _RUN.findall(piece))))
 
 
 def _terms_of_run(run: str) -> list[str]:
     names = _JOINT.split(run)
-    run_terms = [term for name in names for term in _terms_of_name(name)]
+    run_terms = list(chain.from_iterable(map(_terms_of_name, names)))
     if 1 < len(names) <= MAX_PATH_NAMES and len(run) <= MAX_IDENTIFIER_CHARACTERS:
         run_terms.append(EXACT + run.lower())
     return run_terms
@@ -138,10 +140,12 @@ def _terms_of_name(name: str) -> list[str]:
     if not name.isascii() and _SPACELESS.search(name):
         return _pairs(name)
     parts = _parts(name)
-    name_terms = [_stem(part) for part in parts if _tells(part)]
-    whole = name.strip("_").lower()
-    if len(parts) > 1 and 2 < len(whole) <= MAX_IDENTIFIER_CHARACTERS:
-        name_terms.append(EXACT + whole)
+    stem = _stemmer().stemWord
+    name_terms: list[str] = [stem(part) for part in parts if _tells(part)]
+    if len(parts) > 1:
+        whole = name.strip("_").lower()
+        if 2 < len(whole) <= MAX_IDENTIFIER_CHARACTERS:
+            name_terms.append(EXACT + whole)
     return name_terms
 
 
@@ -170,10 +174,6 @@ def _pairs(name: str) -> list[str]:
 @lru_cache(1)
 def _stemmer() -> Stemmer.Stemmer:
     return Stemmer.Stemmer("english", 0)
-
-
-def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word))
 
 
 def require_known_terms(project: str, generation: Generation) -> None:
