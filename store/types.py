@@ -35,8 +35,7 @@ __all__ = [
 Vector = npt.NDArray[np.float16]
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkWrite:
+class ChunkWrite(NamedTuple):
     """One chunk to be stored.
 
     ``content_hash`` (32 bytes) is the SHA-256 of the embedded text (header and text) and, for a

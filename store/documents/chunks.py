@@ -6,6 +6,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import asyncpg
 from pgvector import HalfVector
@@ -57,8 +58,7 @@ class StoredChunk:
     location: Location
 
 
-@dataclass(frozen=True, slots=True)
-class NewChunk:
+class NewChunk(NamedTuple):
     """A chunk that needs a row. ``model_id`` is None if it gets no vector."""
 
     write: ChunkWrite
@@ -156,15 +156,29 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
     write = new.write
     return (
         new.model_id,
-        *new.location,
+        write.ordinal,
+        write.start_line,
+        write.end_line,
+        write.tokens,
         write.symbol,
         write.content_hash,
         write.content,
-        write.is_example,
-        write.language,
-        write.surroundings or None,
-        json.dumps(write.heading_path) if write.heading_path else None,
+        _rest(write),
     )
+
+
+def _rest(write: ChunkWrite) -> str | None:
+    """Columns that are at their defaults for most chunks, as JSON. None if all of them are."""
+    columns = {
+        "heading_path": write.heading_path or None,
+        "page": write.page,
+        "locator": write.locator,
+        "is_example": write.is_example or None,
+        "language": write.language,
+        "surroundings": write.surroundings or None,
+    }
+    present = {name: value for name, value in columns.items() if value is not None}
+    return json.dumps(present) if present else None
 
 
 async def move(

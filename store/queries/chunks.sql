@@ -14,27 +14,25 @@ order by c.document_id, c.ordinal
 select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 
 -- name: insert_chunks
--- Headings travel as JSON: an array of arrays would have to be rectangular.
+-- Columns that are at their defaults for most chunks travel as one JSON, which is then null: the
+-- driver needs as much time for each element of each array.
 insert into chunks (
     generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, locator,
     tokens, symbol, content_hash, content, is_example, language, surroundings, heading_path
 )
 select
-    $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line, n.page,
-    n.locator::jsonb, n.tokens, n.symbol, n.content_hash, n.content, n.is_example, n.language,
-    n.surroundings,
-    case
-        when n.headings is null then '{}'
-        else array(select json_array_elements_text(n.headings::json))
-    end
+    $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line,
+    (r.rest ->> 'page')::int, r.rest -> 'locator', n.tokens, n.symbol, n.content_hash, n.content,
+    coalesce(r.rest ? 'is_example', false), r.rest ->> 'language', r.rest ->> 'surroundings',
+    array(select jsonb_array_elements_text(r.rest -> 'heading_path'))
 from unnest(
     $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[],
-    $10::text[], $11::int[], $12::text[], $13::bytea[], $14::text[], $15::boolean[], $16::text[],
-    $17::text[], $18::text[]
+    $10::text[], $11::bytea[], $12::text[], $13::text[]
 ) as n (
-    id, document_id, model_id, ordinal, start_line, end_line, page, locator, tokens, symbol,
-    content_hash, content, is_example, language, surroundings, headings
+    id, document_id, model_id, ordinal, start_line, end_line, tokens, symbol, content_hash, content,
+    rest
 )
+cross join lateral (select n.rest::jsonb) as r (rest)
 
 -- name: move_chunks
 -- No indexed column changes, so that rows stay where they are in every index.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -121,8 +120,7 @@ class Segment(NamedTuple):
     is_example: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkText:
+class ChunkText(NamedTuple):
     """A chunk's id and everything that it is found by.
 
     That is its text, symbol and headings, its document's title and uri, and its context. A code

@@ -59,7 +59,7 @@ def last_of_each(history: Sequence[DocumentWrite]) -> list[DocumentWrite]:
     """Last write of each document, with its vectors in the cache, as a replay makes it."""
     latest = {(write.agent, write.uri): write for write in history}
     return [
-        replace(write, chunks=tuple(replace(chunk, vector=None) for chunk in write.chunks))
+        replace(write, chunks=tuple(chunk._replace(vector=None) for chunk in write.chunks))
         for write in latest.values()
     ]
 
@@ -191,7 +191,7 @@ async def test_a_chunk_without_a_cached_vector_waits(store: Store, worker: Datab
     )
     writer = BulkWriter(worker, building.project_id, building)
     await writer.write(writes)
-    other = replace(unknown, model="other/model", header="in c")
+    other = unknown._replace(model="other/model", header="in c")
     await writer.write([document_write("c.md", 3, chunks=(other,))])
     [a, b, c] = await digests(worker, building)
     assert [(one.chunks, one.vectors) for one in (a, b, c)] == [(1, 1), (1, 0), (1, 0)]
@@ -274,8 +274,8 @@ async def test_chunks_that_move_and_titles_that_stay_keep_the_digest_true(
     """An edit that keeps rows records the right digest."""
     first, second = chunk_write(0, "one"), chunk_write(1, "two")
     await store.apply([document_write("a.md", 1, chunks=(first, second))])
-    moved = replace(first, ordinal=1, start_line=5, end_line=6, tokens=9, page=2)
-    await store.apply([document_write("a.md", 2, chunks=(replace(second, ordinal=0), moved))])
+    moved = first._replace(ordinal=1, start_line=5, end_line=6, tokens=9, page=2)
+    await store.apply([document_write("a.md", 2, chunks=(second._replace(ordinal=0), moved))])
     live = await store.generation("alpha")
     (stored,) = await digests(worker, live)
     assert stored.recorded == stored.digest

@@ -99,8 +99,7 @@ async def write_lines(index: Index, uri: str, text: str, cut_at: list[int], **op
         first = text.count("\n", 0, begin) + 1 + (len(content) - len(content.lstrip("\n")))
         content = content.strip("\n")
         if content:
-            chunk = replace(
-                write.chunks[0],
+            chunk = write.chunks[0]._replace(
                 ordinal=len(chunks),
                 content=content,
                 content_hash=f"{uri} {begin}".encode().ljust(32, b".")[:32],

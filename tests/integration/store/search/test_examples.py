@@ -194,7 +194,7 @@ async def test_a_purge_keeps_words_of_text_and_examples(index: Index) -> None:
 async def test_pending_examples_lower_the_coverage_of_their_own_search(index: Index) -> None:
     """An example without a vector counts for a search for examples, and not for one of text."""
     write = index.document("d", TEXTS[:3], VECTORS[:3])
-    waiting = replace(example(3, "later()", VECTORS[0]), vector=None)
+    waiting = example(3, "later()", VECTORS[0])._replace(vector=None)
     chunks = (*write.chunks, example(4, "now()", VECTORS[1]), waiting)
     await index.store.apply([replace(write, chunks=chunks)])
     text = await index.candidates("weir", VECTORS[0])

@@ -57,7 +57,7 @@ def test_every_attribute_of_a_document_counts(change: dict[str, Any]) -> None:
 def test_every_attribute_of_a_chunk_counts(change: dict[str, Any]) -> None:
     """Each stored attribute of a chunk changes the digest."""
     first, second = WRITE.chunks
-    changed = replace(WRITE, chunks=(replace(first, **change), second))
+    changed = replace(WRITE, chunks=(first._replace(**change), second))
     assert document_digest(changed) != document_digest(WRITE)
 
 
@@ -94,7 +94,7 @@ def test_deleted_documents_have_one_digest() -> None:
 
 def test_the_vector_does_not_count() -> None:
     """A document's digest does not depend on its vectors."""
-    bare = tuple(replace(one, vector=None) for one in WRITE.chunks)
+    bare = tuple(one._replace(vector=None) for one in WRITE.chunks)
     assert document_digest(replace(WRITE, chunks=bare)) == document_digest(WRITE)
 
 
