@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,7 +22,13 @@ from gateway.web import (
     sources,
     streams,
 )
-from gateway.web.presentation import environment, static_files
+from gateway.web.presentation import (
+    accepted_coding,
+    compressed_file,
+    compressed_page,
+    environment,
+    static_files,
+)
 from gateway.web.visits import Problem, Site, Visit, read_form
 from runtime.errors import Forbidden, HeadraceError, Unauthenticated, UnknownProject
 
@@ -46,7 +51,6 @@ _SESSION_SECONDS = 12 * 3600
 _YEAR_SECONDS = 365 * 86_400
 _LONG_BYTES = 1_400
 """Size from which compression saves a packet."""
-_GZIP_LEVEL = 6
 
 Handler = Callable[[Visit], Awaitable[Response]]
 
@@ -150,11 +154,11 @@ def _compress(request: Request, response: Response) -> None:
     browser load the page with many texts. Here it can't: the cookie is not sent for other sites.
     """
     body = bytes(response.body)
-    is_accepted = "gzip" in request.headers.get("Accept-Encoding", "")
-    if len(body) < _LONG_BYTES or "Content-Encoding" in response.headers or not is_accepted:
+    coding = accepted_coding(request.headers.get("Accept-Encoding", ""))
+    if len(body) < _LONG_BYTES or "Content-Encoding" in response.headers or coding is None:
         return
-    response.body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
-    response.headers["Content-Encoding"] = "gzip"
+    response.body = compressed_page(body, coding)
+    response.headers["Content-Encoding"] = coding
     response.headers["Content-Length"] = str(len(response.body))
     response.headers["Vary"] = "Accept-Encoding"
 
@@ -255,6 +259,7 @@ def _file(request: Request, name: str) -> Response:
     if request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     content = file.content
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        content, headers["Content-Encoding"] = file.compressed, "gzip"
+    coding = accepted_coding(request.headers.get("Accept-Encoding", ""))
+    if coding is not None:
+        content, headers["Content-Encoding"] = compressed_file(name, coding), coding
     return Response(content, media_type=file.media_type, headers=headers)

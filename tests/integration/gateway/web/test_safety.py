@@ -89,11 +89,21 @@ def test_long_pages_are_compressed_for_those_who_accept_it(client: httpx2.Client
             client.get(
                 f"{address}/documents", headers={"Cookie": cookie, "Accept-Encoding": coding}
             )
-            for coding in ("gzip", "identity")
+            for coding in ("gzip, br", "gzip, br;q=0", "identity")
         ]
-    assert [reply.headers.get("content-encoding") for reply in replies] == ["gzip", None]
-    assert replies[0].text == replies[1].text
-    assert replies[0].num_bytes_downloaded < replies[1].num_bytes_downloaded / 2
+        files = [
+            client.get(f"{address}/static/page.css", headers={"Accept-Encoding": coding})
+            for coding in ("br", "gzip", "identity")
+        ]
+    for responses in (replies, files):
+        assert [response.headers.get("content-encoding") for response in responses] == [
+            "br",
+            "gzip",
+            None,
+        ]
+        assert len({response.text for response in responses}) == 1
+        sizes = [response.num_bytes_downloaded for response in responses]
+        assert sizes[0] < sizes[1] < sizes[2] / 2
 
 
 def test_the_cookie_is_for_this_host_and_not_for_scripts(client: httpx2.Client) -> None:
