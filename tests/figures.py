@@ -10,9 +10,11 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import get_args
 
 __all__ = ["FIGURES", "Code", "Figure"]
 
@@ -78,13 +80,23 @@ class Code:
         """Paths of all modules but those named ``__init__``."""
         return sorted(path for path in self.texts if path.name != "__init__.py")
 
-    def docstrings(self) -> Iterator[str]:
-        """Yield every docstring that is not empty."""
-        for tree in self.trees.values():
-            for node in ast.walk(tree):
-                text = ast.get_docstring(node) if isinstance(node, Definition) else None
-                if text:
-                    yield text
+    @cached_property
+    def docstrings(self) -> Sequence[str]:
+        """Every docstring that is not empty."""
+        texts = [ast.get_docstring(node) for node in self._nodes if isinstance(node, Definition)]
+        return list(filter(None, texts))
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Every use of a name."""
+        return [node.id for node in self._nodes if isinstance(node, ast.Name)]
+
+    @cached_property
+    def _nodes(self) -> Sequence[Definition | ast.Name]:
+        """Definitions and uses of names, from one walk through all trees, which takes seconds."""
+        kinds = (*get_args(Definition), ast.Name)
+        nodes = (node for tree in self.trees.values() for node in ast.walk(tree))
+        return [node for node in nodes if isinstance(node, kinds)]
 
 
 def _git(*arguments: str) -> str:
@@ -96,22 +108,20 @@ def _git(*arguments: str) -> str:
 
 def clauses(code: Code) -> float:
     """Percentage of docstrings that begin with a clause."""
-    firsts = [text.split(maxsplit=1)[0] for text in code.docstrings()]
+    firsts = [text.split(maxsplit=1)[0] for text in code.docstrings]
     return 100 * sum(CLAUSE_STARTS.fullmatch(word) is not None for word in firsts) / len(firsts)
 
 
 def archaic_words(code: Code) -> float:
     """Archaic words per 1,000 words of docstrings."""
-    texts = list(code.docstrings())
+    texts = code.docstrings
     words = sum(len(text.split()) for text in texts)
     return 1_000 * sum(len(ARCHAIC.findall(text)) for text in texts) / words
 
 
 def vague_names(code: Code) -> float:
     """Names ``one``, ``found``, ``some`` and ``known`` per 1,000 uses of names."""
-    nodes = (node for tree in code.trees.values() for node in ast.walk(tree))
-    names = [node.id for node in nodes if isinstance(node, ast.Name)]
-    return 1_000 * sum(name in VAGUE for name in names) / len(names)
+    return 1_000 * sum(name in VAGUE for name in code.names) / len(code.names)
 
 
 def gerund_modules(code: Code) -> int:

@@ -160,7 +160,7 @@ def responses(lines: list[bytes], handshake: Handshake | None) -> list[str]:
     return sorted(json.dumps(message, sort_keys=True) for message in received)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(lines=sessions())
 def test_a_client_receives_the_responses_of_the_sdk(lines: list[bytes]) -> None:
     """The same session with and without the handshake: also for what is malformed."""

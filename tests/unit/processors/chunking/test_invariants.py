@@ -88,12 +88,12 @@ def test_nothing_gives_no_chunks(content: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "(" * 50_000,
-        "[\n" * 50_000,
-        "x = 1; " * 20_000,
-        "a" * 200_000,
-        "- " * 50_000,
-        "漢字。" * 20_000,
+        "(" * 20_000,
+        "[\n" * 20_000,
+        "x = 1; " * 8_000,
+        "a" * 80_000,
+        "- " * 20_000,
+        "漢字。" * 8_000,
     ],
     ids=["brackets", "bracket lines", "one line", "one word", "dashes", "no spaces"],
 )
