@@ -214,22 +214,20 @@ DAMAGE = (
 )
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-async def test_force_repairs_what_was_changed_by_hand(
-    store: Store, worker: Database, damage: str
-) -> None:
+async def test_force_repairs_what_was_changed_by_hand(store: Store, worker: Database) -> None:
     """A forced rebuild repairs a document whose position is right."""
     write = document_write("a", 10, ["walrus", "seagull"], title="Right", collections=("birds",))
     await store.apply([write])
     live = await store.generation("alpha")
     whole = await _everything(worker, live)
-    async with worker.scope(live.project_id, None, live.id) as connection:
-        await connection.execute(damage)
-    await store.rebuild(live, [write])
-    assert await _everything(worker, live) != whole
-    (applied,) = await store.rebuild(live, [write], force=True)
-    assert (applied.outcome, applied.chunks_added) == ("indexed", 2)
-    assert await _everything(worker, live) == whole
+    for damage in DAMAGE:
+        async with worker.scope(live.project_id, None, live.id) as connection:
+            await connection.execute(damage)
+        await store.rebuild(live, [write])
+        assert await _everything(worker, live) != whole, damage
+        (applied,) = await store.rebuild(live, [write], force=True)
+        assert (applied.outcome, applied.chunks_added) == ("indexed", 2), damage
+        assert await _everything(worker, live) == whole, damage
 
 
 async def _everything(worker: Database, generation: Generation) -> object:
