@@ -16,17 +16,17 @@ from tests.support.drifts import DRIFTS
 from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import PATIENCE, Headrace, headrace
 
-LOOKS = 5
+LOOKS = 3
 DOCUMENTS = 40
-MOST_WAITING = 20
-MOST_EDITS = 1_000
+MOST_WAITING = 4
+MOST_EDITS = 200
 """A slow doctor would otherwise read a log that grows faster than it reads."""
 
 
 def edit(number: int) -> DocumentChanged:
     """Change number ``number`` of a series of edits, deletes and renames."""
     uri = f"busy/{number % DOCUMENTS}.md"
-    text = f"# Edit {number}\n\nThe weir stands at {number}.\n\n" + f"word{number} " * 300
+    text = f"# Edit {number}\n\nThe weir stands at {number}.\n\n" + f"word{number} " * 100
     if number % 7 == 0:
         data = DocumentChange(project="docs", uri=uri, change="delete")
     elif number % 11 == 0:
