@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from processors.wiring.operator_tools import OperatorTools
 from processors.worker import ROLES
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable, UsageError
 from tests.support.databases import Database
+from tests.support.doctors import Indexed
 from tests.support.replays import (
     HASHING,
     Struck,
@@ -25,21 +27,15 @@ from tests.support.replays import (
     struck,
     tools,
 )
-from tests.support.running import Headrace, headrace
+from tests.support.running import headrace
 
 
 @pytest.fixture
-async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """Worker that has indexed the notes in the project ``docs``."""
-    async with headrace(redis_url, database, model=HASHING) as running:
-        await notes(running)
-        yield running
-
-
-@pytest.fixture
-async def opened(worker: Headrace, database: Database) -> AsyncIterator[OperatorTools]:
-    """Tools of replays."""
-    async with tools(worker.redis_url, database) as opened:
+async def opened(
+    indexed: Indexed, redis_url: str, indexed_database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
+    """Tools of replays, with an index."""
+    async with indexed.opened(redis_url, indexed_database, tmp_path) as opened:
         yield opened
 
 
@@ -75,11 +71,11 @@ async def test_what_can_not_be_done_is_refused_before_anything_begins(
 
 
 async def test_a_model_that_can_not_be_reached_is_refused(
-    worker: Headrace, database: Database
+    indexed: Indexed, redis_url: str, indexed_database: Database, tmp_path: Path
 ) -> None:
     """A model that can't be reached is refused before anything is built."""
     nowhere = {"model_base_url": "http://127.0.0.1:9/v1", "model_requests": {"retries": 0}}
-    async with tools(worker.redis_url, database, **nowhere) as opened:
+    async with indexed.opened(redis_url, indexed_database, tmp_path, **nowhere) as opened:
         with pytest.raises(Unavailable, match="openai/test can't be reached"):
             await replay(opened, model="openai/test")
         assert await generation_states(opened) == ["live"]
@@ -122,12 +118,12 @@ async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Ope
     ],
 )
 async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
-    opened: OperatorTools, database: Database, statement: str, says: str
+    opened: OperatorTools, indexed_database: Database, statement: str, says: str
 ) -> None:
     """Each kind of damage prevents the switch and is reported by document."""
     live = await opened.store.generation("docs")
     with (
-        struck("replay.verifying", lambda: damage_at_once(database, statement)),
+        struck("replay.verifying", lambda: damage_at_once(indexed_database, statement)),
         pytest.raises(NotSwitched, match="differs from the log") as failed,
     ):
         await replay(opened)

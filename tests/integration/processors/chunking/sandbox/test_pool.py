@@ -53,9 +53,12 @@ def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def pool() -> AsyncIterator[ChunkingPool]:
-    """Pool whose parser is a child of this process, started as a worker does it."""
+    """Pool whose parser is a child of this process, started as a worker does it.
+
+    The tests share it, because a start takes most of a second of processor time.
+    """
     async with ChunkingPool(1, TIMEOUT, MEMORY_BYTES, tokenizer_path(None), FAULTS) as started:
         yield started
 
@@ -196,9 +199,7 @@ async def test_no_process_is_left_after_close() -> None:
     assert children() == before
 
 
-async def test_children_inherit_no_secrets(
-    monkeypatch: pytest.MonkeyPatch, pool: ChunkingPool
-) -> None:
+async def test_children_inherit_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parser does not inherit the worker's environment variables with keys."""
     monkeypatch.setenv("HEADRACE_MODEL_API_KEY", "secret")
     before = children()

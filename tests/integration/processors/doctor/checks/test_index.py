@@ -44,7 +44,6 @@ async def test_each_damage_is_found_and_repaired(opened: OperatorTools, database
     before = await examine(opened)
     for kind, (expected, statement) in DRIFTS.items():
         await damage(database, statement)
-        assert finding_names(await examine(opened)) == expected, kind
         repaired = await examine(opened, repair=True)
         assert finding_names(repaired) == expected, kind
         assert not repaired.failures, kind

@@ -1,4 +1,4 @@
-"""Index with thirteen archived documents that the tests of several checks begin with."""
+"""Index with thirteen archived documents that the tests of doctors and replays begin with."""
 
 from __future__ import annotations
 
