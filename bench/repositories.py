@@ -26,12 +26,13 @@ from typing import Any
 from bench.evaluation import MODES
 from bench.figures import Report, Row
 from bench.stack import bench_stack
+from content.signatures import symbols_of
 from events.client.client import Client
-from events.models import DocumentChange, DocumentRejected, SearchResult
+from events.models import DocumentChange, DocumentRejected, Kind, SearchResult
 from events.names import Lane
 from runtime.errors import UsageError
 
-__all__ = ["NamedDefinition", "definitions_in", "measure", "names_of", "row_of"]
+__all__ = ["NamedDefinition", "definitions_in", "has_repeats", "measure", "names_of", "row_of"]
 
 NAMES = 30
 """Names that are asked for in each repository of ``_NAMED``."""
@@ -85,10 +86,13 @@ async def measure(directories: Sequence[Path]) -> Report:
             for group in ("questions", "held_out"):
                 for item in data[group]:
                     if item["repository"] == project:
-                        row, is_right_file = await _asked(client, project, item)
+                        results = await _asked(client, project, item)
+                        row = row_of(item, results)
+                        uris = {expected.partition("|")[0] for expected in item["answers"]}
                         rows.append(row)
                         figures[group].append(bool(row.met))
-                        figures[f"{group}_files"].append(is_right_file)
+                        figures[f"{group}_files"].append(results[0].citation.uri in uris)
+                        figures["without_repeats"].append(not has_repeats(results))
             for name, places in names_of(files) if project in _NAMED else ():
                 for mode in MODES:
                     answer = await client.ask(project, name, limit=1, mode=mode)
@@ -98,11 +102,9 @@ async def measure(directories: Sequence[Path]) -> Report:
     return Report("repositories", {name: sum(right) for name, right in figures.items()}, rows)
 
 
-async def _asked(client: Client, project: str, item: Mapping[str, Any]) -> tuple[Row, bool]:
-    """Ask a question; return its row, and if the first result is in a file that answers it."""
+async def _asked(client: Client, project: str, item: Mapping[str, Any]) -> Sequence[SearchResult]:
     answer = await client.ask(project, item["question"], limit=_SHOWN, explain=True)
-    uris = {expected.partition("|")[0] for expected in item["answers"]}
-    return row_of(item, answer.results), answer.results[0].citation.uri in uris
+    return answer.results
 
 
 def row_of(item: Mapping[str, Any], results: Sequence[SearchResult]) -> Row:
@@ -123,12 +125,24 @@ def row_of(item: Mapping[str, Any], results: Sequence[SearchResult]) -> Row:
     return Row(what, _described(results[0]), expected, ranks[:1] == [1])
 
 
+def has_repeats(results: Sequence[SearchResult]) -> bool:
+    """Return whether two results are passages of one function or class, by its name."""
+    units = [
+        (result.citation.uri, name)
+        for result in results
+        if result.kind is Kind.CODE
+        for name in symbols_of(result.citation.symbol)
+    ]
+    return len(units) > len(set(units))
+
+
 def _described(result: SearchResult) -> str:
     return f"{result.citation.place}; {result.explanation}"
 
 
 def _total(name: str, right: Sequence[bool]) -> Row:
-    share = _NAMES_GOAL if name.startswith("names") else _QUESTIONS_GOAL
+    goals = {"names": _NAMES_GOAL, "without": 1.0}
+    share = goals.get(name.partition("_")[0], _QUESTIONS_GOAL)
     goal = ceil(share * len(right))
     return Row(name, f"{sum(right)} of {len(right)}", f"≥ {goal}", sum(right) >= goal)
 

@@ -1,4 +1,7 @@
-"""Signature of a unit of code: the lines that define it, found without a syntax tree."""
+"""Signature and documentation of a unit of code, found without a syntax tree.
+
+The signature is the lines that define the unit.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["Signature", "owners_of", "signature_of", "symbols_of"]
+__all__ = ["Signature", "documentation_of", "owners_of", "signature_of", "symbols_of"]
 
 _MOST_LINES = 8
 _LONGEST_LINE = 400
@@ -33,6 +36,11 @@ _STATEMENT = re.compile(
 )
 _BODY_FOLLOWS = re.compile(r"([{:]|=>|->.*|\bwhere\b.*)\s*((#|//|/\*).*)?$")
 _BODY_BEGINS = re.compile(r"\s*(\{|:|->|=>|where\b)")
+_DOCSTRING = re.compile(r"(\"{3}|'{3})(.+?)(?:\n\s*\n|\1|\Z)", re.DOTALL)
+_COMMENTS = re.compile(
+    r"(?:^[ \t]*(?://[/!]?|/\*+|(?:#|\*|--)(?=[ \t]))[ \t]*\w.*(?:\n|\Z))+", re.MULTILINE
+)
+_COMMENT_MARKS = re.compile(r"^[ \t]*[/#*!-]+", re.MULTILINE)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
@@ -46,6 +54,18 @@ class Signature(NamedTuple):
 def symbols_of(symbol: str | None) -> tuple[str, ...]:
     """Names in the symbol of a chunk of code, each of a unit that it contains or is in."""
     return tuple(symbol.split(", ")) if symbol else ()
+
+
+def documentation_of(text: str) -> str:
+    """Return the first paragraph of the first docstring in a text, or of its first comment.
+
+    Returns '' if it has neither.
+    """
+    docstring = _DOCSTRING.search(text)
+    if docstring is not None:
+        return docstring[2].strip()
+    comments = _COMMENTS.search(text)
+    return "" if comments is None else _COMMENT_MARKS.sub("", comments[0]).strip()
 
 
 def owners_of(name: str) -> list[tuple[str, str]]:

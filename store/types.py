@@ -202,7 +202,8 @@ class ChunkPlace(NamedTuple):
 
     Lines count from 1, both ends included. ``is_code``: the document is code, so that ``symbol`` is
     the qualified name of a unit, or several names with commas between. ``is_bare``: the chunk has
-    no vector yet.
+    no vector yet. ``beginning`` is that of the text, up to 1,000 characters, of a chunk of one unit
+    of code; it is empty for others.
     """
 
     document_id: int
@@ -217,6 +218,7 @@ class ChunkPlace(NamedTuple):
     is_example: bool = False
     is_bare: bool = False
     uri: str = ""
+    beginning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,37 @@
-"""Additions to a chunk's fused score by its place: the name of its unit, and if it is a test.
+"""Additions to a chunk's fused score by its unit's name and documentation, and if it is a test.
 
 A question in plain words often has the words of a name: ``raise_for_status`` is what raises for a
-status. Neither retriever shows that, as a name is a small part of a chunk. And a test has the words
-of what it tests, often several times. Figures in docs/explanation/decisions/fusion.md.
+status. Or it has those of the sentence with which the documentation begins. Neither retriever shows
+that, as both are a small part of a chunk. And a test has the words of what it tests, often several
+times. Figures in docs/explanation/decisions/fusion.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from content.signatures import symbols_of
+from content.signatures import documentation_of, symbols_of
 from processors.answering.query_text import searchable
 from store.search.keyword.tokenizer import EXACT, terms
-from store.types import ChunkPlace
+from store.types import Candidates, ChunkPlace
 
-__all__ = ["NAME_BONUS", "TEST_MALUS", "Adjustment", "adjustments", "is_test"]
+__all__ = [
+    "DOCUMENTATION_BONUS",
+    "NAME_BONUS",
+    "TEST_MALUS",
+    "Adjustment",
+    "adjustments",
+    "is_test",
+]
 
-NAME_BONUS = 0.08
+NAME_BONUS = 0.1
 """Added if the question has all words of the name of the chunk's unit, in cosine; else a share."""
+
+DOCUMENTATION_BONUS = 0.25
+"""Added if the question and the beginning of a unit's documentation have the same words, in cosine;
+else a share."""
 
 TEST_MALUS = 0.1
 """Subtracted from the score of a test or an example, in cosine."""
@@ -28,6 +39,10 @@ TEST_MALUS = 0.1
 _MOST_CACHED = 16_384
 """Names and uris whose words are kept: each question looks at those of 200 chunks."""
 
+_COMPARED = 30
+"""Best chunks of each retriever whose documentation is compared, as reading it takes time."""
+
+_IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]|\w(?:\.|::)\w|\(\)")
 _TEST_FOLDERS = frozenset(
     ("__tests__", "benchmarks", "examples", "spec", "specs", "test", "testing", "tests")
 )
@@ -42,25 +57,62 @@ class Adjustment(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def adjustments(question: str, places: Mapping[int, ChunkPlace]) -> dict[int, Adjustment]:
-    """Return the adjustments of chunks by id, without those that have none.
+def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
+    """Return the adjustments of candidates by id, without those that have none.
 
     A chunk of one unit of code gains by the share of the words in the unit's qualified name that
-    the question has. A chunk of several units does not: it says less about each. Tests and examples
-    lose, unless the question has a word for them. An empty question adjusts nothing.
+    the question has, and by what its documentation has in common with the question. A chunk of
+    several units does not: it says less about each. Tests and examples lose, unless the question
+    has a word for them. An empty question adjusts nothing.
     """
     asked = frozenset(terms(searchable(question)))
     is_about_tests = not asked.isdisjoint(_WORDS_OF_TESTS)
+    agreements = _agreements(question, asked, candidates)
     adjusted: dict[int, Adjustment] = {}
-    for chunk_id, place in places.items() if asked else ():
-        share = _share_of_name(place, asked)
-        is_lower = is_test(place.uri) and not is_about_tests
-        if share or is_lower:
-            reasons = [f"name {NAME_BONUS * share:+.3f}"] if share else []
-            reasons += [f"test or example {-TEST_MALUS:+.3f}"] if is_lower else []
-            bonus = NAME_BONUS * share - TEST_MALUS * is_lower
-            adjusted[chunk_id] = Adjustment(bonus, tuple(reasons))
+    for chunk_id, place in candidates.places.items() if asked else ():
+        parts = {
+            "name": NAME_BONUS * _share_of_name(place, asked),
+            "documentation": DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0),
+            "test or example": -TEST_MALUS * (is_test(place.uri) and not is_about_tests),
+        }
+        reasons = tuple(f"{name} {bonus:+.3f}" for name, bonus in parts.items() if bonus)
+        if reasons:
+            adjusted[chunk_id] = Adjustment(sum(parts.values()), reasons)
     return adjusted
+
+
+def _agreements(question: str, asked: frozenset[str], candidates: Candidates) -> dict[int, float]:
+    """Agreement of a question with the documentation of the best chunks, 0 to 1, by chunk id.
+
+    It is the harmonic mean of two shares: of the question's words, by their weights in BM25, which
+    the documentation has, and of the documentation's words, which the question has. Identifiers in
+    the question do not count: they name what is looked for, and do not describe it.
+    """
+    weights = {term: candidates.term_weights.get(term, 0.0) for term in asked}
+    words = [word for word in searchable(question).split() if not _IDENTIFIER.search(word)]
+    plain = asked.intersection(terms(" ".join(words)))
+    total = sum(weights.values())
+    if len(plain) < 2 or not total:
+        return {}
+    rankings = (*candidates.vector.values(), candidates.keyword)
+    agreements: dict[int, float] = {}
+    for chunk_id in {chunk_id for ranked in rankings for chunk_id, _ in ranked[:_COMPARED]}:
+        place = candidates.places.get(chunk_id)
+        described = _words_of_documentation(place.beginning) if place else frozenset()
+        shared = described & plain
+        if shared:
+            of_question = sum(weights[term] for term in shared) / total
+            of_documentation = len(shared) / len(described)
+            both = of_question + of_documentation
+            agreements[chunk_id] = 2 * of_question * of_documentation / both
+    return agreements
+
+
+@lru_cache(_MOST_CACHED)
+def _words_of_documentation(beginning: str) -> frozenset[str]:
+    """Words with which the documentation of a unit begins, by the beginning of its text."""
+    words = terms(documentation_of(beginning))
+    return frozenset(term for term in words if not term.startswith(EXACT))
 
 
 def _share_of_name(place: ChunkPlace, asked: frozenset[str]) -> float:

@@ -253,9 +253,7 @@ class Answering:
                 min_similarity=query.min_similarity,
                 spreads=spreads_of(generation),
                 promotions=promotions(names, candidates.named),
-                adjustments=adjustments(query.text, candidates.places)
-                if query.mode == "hybrid"
-                else {},
+                adjustments=adjustments(query.text, candidates) if query.mode == "hybrid" else {},
             )
         stopwatch.lap("fuse")
         order = Ranked(ranked)

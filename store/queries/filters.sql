@@ -222,7 +222,7 @@ exists (
 
 -- name: among
 -- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
--- ``is_bare``: the chunk has no vector yet.
+-- ``is_bare``: the chunk has no vector yet. ``beginning`` is that of a chunk of one unit of code.
 select
     c.id,
     c.document_id,
@@ -236,7 +236,11 @@ select
     c.symbol is not null and passing.kind = 'code' as is_code,
     c.is_example,
     coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare,
-    passing.uri
+    passing.uri,
+    case
+        when passing.kind = 'code' and strpos(c.symbol, ', ') = 0 then left(c.content, 1000)
+        else ''
+    end as beginning
 from (
     select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
 ) c
@@ -248,6 +252,19 @@ cross join lateral (
 ) passing
 left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
 left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
+
+-- name: every_among
+-- The chunks among $2 that are visible to the agent and pass the filters.
+select c.id
+from (
+    select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
+) c
+cross join lateral (
+    select
+    from documents d
+    where d.generation_id = $1 and d.id = c.document_id and {conditions}
+    offset 0
+) passing
 
 -- name: every
 -- Every chunk that is visible to the agent and passes the filters.

@@ -117,9 +117,11 @@ class Visibility:
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
         """All visible chunks."""
-        if self.narrowed is not None:
-            return list(await self.among(connection, self.narrowed))
-        return [row["id"] for row in await self._fetch(connection, "every")]
+        if self.narrowed is None:
+            rows = await self._fetch(connection, "every")
+        else:
+            rows = await self._fetch(connection, "every_among", self.narrowed)
+        return [row["id"] for row in rows]
 
     async def _fetch(
         self, connection: asyncpg.Connection, name: str, *arguments: object

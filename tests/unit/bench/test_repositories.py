@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.repositories import NamedDefinition, definitions_in, names_of, row_of
+from bench.repositories import NamedDefinition, definitions_in, has_repeats, names_of, row_of
 from events.models import SearchResult
 
 PYTHON = """class Client:
@@ -52,6 +52,15 @@ def _result(uri: str, content: str, symbol: str | None = None) -> SearchResult:
             "explanation": "together 0.500",
         }
     )
+
+
+def test_two_passages_of_one_function_are_repeats() -> None:
+    """A function of the same name in another file is another one, and a section is none."""
+    first = _result("a.py", "", "Client.send")
+    both = _result("a.py", "", "Client.close, Client.send")
+    section = _result("a.py", "", "send").model_copy(update={"kind": "markdown"})
+    assert has_repeats([first, section, both])
+    assert not has_repeats([first, section, section, _result("b.py", "", "Client.send")])
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Signatures of units, by their lines alone."""
+"""Signatures and documentation of units, by their lines alone."""
 
 from __future__ import annotations
 
 import pytest
 
-from content.signatures import owners_of, signature_of, symbols_of
+from content.signatures import documentation_of, owners_of, signature_of, symbols_of
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,25 @@ def test_names_and_their_owners() -> None:
     assert symbols_of(None) == ()
     assert owners_of("a::B::c") == [("a", "a::"), ("a::B", "a::B::")]
     assert owners_of("f") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "documentation"),
+    [
+        ('def go(x):\n    """Go to x.\n\n    Not back.\n    """\n', "Go to x."),
+        ("def go(x):\n    r'''Go\n    to x.'''\n    # now\n", "Go\n    to x."),
+        ('# fast\ndef go(x):\n    """Go to x, and then', "Go to x, and then"),
+        (
+            "// Go goes to x\n// at once.\n//\n// Not back.\nfunc Go(x int) {",
+            "Go goes to x\n at once.",
+        ),
+        ("/**\n * Goes to x.\n *\n * @param x place\n */\nfunction go(x) {", "Goes to x."),
+        ("#[inline]\n/// Goes to x.\nfn go(x: i32) {}", "Goes to x."),
+        ("#include <x.h>\nint go(int x) {\n  *p = x; /* Go. */\n", ""),
+        ("-- Go to x.\nselect x", "Go to x."),
+        ("", ""),
+    ],
+)
+def test_documentation_is_the_first_paragraph(text: str, documentation: str) -> None:
+    """It is that of a docstring, else of lines of comments; a comment within a line is code."""
+    assert documentation_of(text) == documentation

@@ -131,7 +131,7 @@ async def _check_adjustments(client: Client) -> None:
     question = "how do I open the gate of a lock"
     answer = await client.ask("docs", question, explain=True)
     reasons = {result.citation.uri: result.explanation or "" for result in answer.results}
-    assert "name +0.080" in reasons["src/gate.py"]
+    assert "name +0.100" in reasons["src/gate.py"]
     assert "test or example -0.100" in reasons["tests/gate.py"]
     plain = await client.ask("docs", question, mode="keyword", explain=True)
-    assert not any("+0.080" in (result.explanation or "") for result in plain.results)
+    assert not any("name" in (result.explanation or "") for result in plain.results)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from processors.answering.adjustments import NAME_BONUS, TEST_MALUS, adjustments, is_test
-from store.types import ChunkPlace
+from processors.answering.adjustments import (
+    DOCUMENTATION_BONUS,
+    NAME_BONUS,
+    TEST_MALUS,
+    Adjustment,
+    adjustments,
+    is_test,
+)
+from store.search.keyword.tokenizer import terms
+from store.types import Candidates, ChunkPlace
 
 STATUS = "raise an error for a bad status"
 
@@ -15,8 +23,15 @@ def _bonus(
 ) -> float:
     """Adjustment of a chunk; 0 if it has none."""
     place = ChunkPlace(1, 0, 1, 9, 50, symbol=symbol, is_code=is_code, uri=uri)
-    adjusted = adjustments(question, {7: place})
-    return adjusted[7].bonus if adjusted else 0.0
+    adjusted = _adjusted(question, place)
+    return adjusted.bonus if adjusted else 0.0
+
+
+def _adjusted(question: str, place: ChunkPlace) -> Adjustment | None:
+    """Adjustment of the only candidate; all words of the question have equal weights."""
+    weights = dict.fromkeys(terms(question), 1.5)
+    candidates = Candidates({"m": [(7, 0.5)]}, [], term_weights=weights, places={7: place})
+    return adjustments(question, candidates).get(7)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +69,35 @@ def test_tests_and_examples_lose_unless_they_are_asked_for() -> None:
 def test_reasons_name_each_part() -> None:
     """An explanation shows what was added and what was subtracted."""
     place = ChunkPlace(1, 0, 1, 9, 50, symbol="raise_status", is_code=True, uri="tests/a.py")
-    [adjustment] = adjustments(STATUS, {7: place}).values()
-    assert adjustment.reasons == ("name +0.080", "test or example -0.100")
+    documented = place._replace(beginning="# Raise for a status.")
+    adjusted = _adjusted(STATUS, documented)
+    assert adjusted is not None
+    assert adjusted.reasons == ("name +0.100", "documentation +0.167", "test or example -0.100")
+    assert adjusted.bonus == pytest.approx(0.1 + DOCUMENTATION_BONUS * 2 / 3 - TEST_MALUS)
+
+
+@pytest.mark.parametrize(
+    ("question", "documentation", "agreement"),
+    [
+        ("swans nest in april", "Swans nest in April.", 1),
+        ("swans nest in april", "The nest of two geese.", 1 / 3),
+        ("swans nest in april", "Herons fish.", 0),
+        ("swans nest in april", "", 0),
+        ("swans", "Swans.", 0),
+        ("swan_nest swans::nest", "Swans nest.", 0),
+    ],
+)
+def test_a_unit_gains_by_the_words_of_its_documentation(
+    question: str, documentation: str, agreement: float
+) -> None:
+    """Both shares of common words count; a single word and identifiers do not."""
+    text = f'def a():\n    """{documentation}\n\n    Swans nest in April.\n    """\n'
+    place = ChunkPlace(
+        1, 0, 1, 9, 50, symbol="a", is_code=True, beginning=text if documentation else "def a(): 1"
+    )
+    adjusted = _adjusted(question, place)
+    bonus = adjusted.bonus if adjusted else 0.0
+    assert bonus == pytest.approx(DOCUMENTATION_BONUS * agreement)
 
 
 @pytest.mark.parametrize(
