@@ -1,4 +1,8 @@
-"""All pages of a running ``headrace up`` in a real browser, as a person uses them."""
+"""All pages of a running ``headrace up`` in a real browser, as a person uses them.
+
+``tests/integration/gateway/web`` checks the accessibility of most screens; this file checks that of
+the states that only a deployment shows.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,6 @@ Value = TypeVar("Value")
 
 FILES = 300
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/login\?ticket=\S+")
-ONLY_HERE = {"used-link", "redrive-confirm", "redriven", "estimate"}
-"""States of screens that tests/integration/gateway/web does not show."""
 
 
 @dataclass(frozen=True)
@@ -119,29 +121,18 @@ def test_pages(deployment: Deployment, page: Page, tmp_path: Path) -> None:
         part(deployment, page, tmp_path)
 
 
-def check(page: Page, name: str) -> None:
-    """Check a screen; the tests of single screens check the other states in dark colours."""
-    check_accessibility(page, f"real-{name}-light")
-    if name in ONLY_HERE:
-        page.emulate_media(color_scheme="dark")
-        check_accessibility(page, f"real-{name}-dark", ["color-contrast"])
-        page.emulate_media(color_scheme="light")
-
-
 def log_in_by_the_printed_link(deployment: Deployment, page: Page, _: Path) -> None:
     """The printed link opens a session once; a used link leads to another."""
     page.goto(deployment.link)
     page.wait_for_url("**/ask")
     expect(page.get_by_text("headrace sync PATH")).to_be_visible()
-    check(page, "new-deployment")
     for screen in ("Documents", "Sources", "Streams", "Dead letters", "Generations", "Evaluations"):
         page.get_by_role("navigation").get_by_role("link", name=screen).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(screen)
         expect(page.get_by_role("alert")).to_have_count(0)
-        check(page, f"new-{screen.lower().replace(' ', '-')}")
     page.goto(deployment.link)
     expect(page.get_by_role("alert")).to_contain_text("used before")
-    check(page, "used-link")
+    check_accessibility(page, "real-used-link")
     [link] = LINK.findall(deployment.run("open").stdout)
     page.goto(link)
     page.wait_for_url("**/ask")
@@ -163,20 +154,15 @@ def follow_a_sync(deployment: Deployment, page: Page, directory: Path) -> None:
         deployment.run("sync", str(source), "--project", "handbook", "--source", "handbook")
         page.goto("/sources?project=handbook")
         expect(page.get_by_text(f"0 of {FILES + 1} changes handled")).to_be_visible()
-        check(page, "sync-begins")
         page.get_by_role("link", name="Progress of batch").click()
         expect(page.get_by_text(f"0 of {FILES + 1} changes handled")).to_be_visible()
-        check(page, "batch-begins")
     expect(page.get_by_text("This batch is done.")).to_be_visible(timeout=patience(30) * 1000)
     expect(page.get_by_text(f"{FILES + 1} of {FILES + 1} changes handled")).to_be_visible()
-    check(page, "batch-done")
     page.get_by_role("link", name="Sources").first.click()
     page.get_by_text("1 file skipped").click()
     expect(page.get_by_text("photo.md")).to_be_visible()
-    check(page, "sync-done")
     page.get_by_role("link", name="Documents").first.click()
     expect(page.get_by_role("link", name="chapter-0/section-0.md")).to_be_visible()
-    check(page, "documents")
 
 
 def ask_and_open_a_citation(_: Deployment, page: Page, __: Path) -> None:
@@ -188,7 +174,6 @@ def ask_and_open_a_citation(_: Deployment, page: Page, __: Path) -> None:
     expect(page.locator("article mark").first).to_be_visible()
     result = page.locator("article", has=citation)
     result.locator("details.why summary").click()
-    check(page, "answer")
     result.get_by_role("button", name="useful", exact=True).click()
     expect(result.locator(".judged")).to_have_text("Judged as useful.")
     result.get_by_role("link", name="similar").click()
@@ -198,10 +183,6 @@ def ask_and_open_a_citation(_: Deployment, page: Page, __: Path) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("pump.py")
     expect(page.locator(".row.marked").first).to_be_visible()
     expect(page.locator("#L4")).to_contain_text("def start_pump(flow_limit: float)")
-    check(page, "document")
-    page.set_viewport_size({"width": 600, "height": 900})
-    check(page, "document-narrow")
-    page.set_viewport_size({"width": 1200, "height": 900})
 
 
 def read_hostile_texts(deployment: Deployment, page: Page, _: Path) -> None:
@@ -221,13 +202,11 @@ def read_hostile_texts(deployment: Deployment, page: Page, _: Path) -> None:
     )
     page.goto("/ask?project=hostile&q=document+title+owned")
     expect(page.locator("article").first).to_be_visible()
-    check(page, "hostile-answer")
+    check_accessibility(page, "real-hostile-answer")
     page.goto("/documents?project=hostile")
     expect(page.locator("a.open")).to_have_count(len(MARKUP))
-    check(page, "hostile-documents")
     page.locator("a.open").first.click()
     expect(page.locator(".row").first).to_be_visible()
-    check(page, "hostile-document")
     assert page.locator("main script, main img, main svg[onload], base").count() == 0
     assert page.title() != "owned"
 
@@ -245,24 +224,21 @@ def redrive_dead_letters(deployment: Deployment, page: Page, _: Path) -> None:
     )
     page.goto("/streams")
     expect(page.get_by_role("region", name="Workers")).to_be_visible()
-    check(page, "streams")
     page.goto("/dead-letters")
     expect(page.get_by_role("link", name="SignatureRefused")).to_be_visible()
-    check(page, "dead-letters")
     page.get_by_role("link", name="SignatureRefused").click()
     expect(page.locator(".letters li")).to_have_count(3)
     page.locator(".letters a.open").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("SignatureRefused")
-    check(page, "dead-letter")
     page.go_back()
     last = re.search(r"HEADRACE_SIGNING_KEY=([^:\s]+):", key)
     assert last, key
     deployment.run("keys", "retire", "--project", "signed", "--last", last[1])
     page.get_by_role("button", name="Redrive all 3 …").click()
-    check(page, "redrive-confirm")
+    check_accessibility(page, "real-redrive-confirm")
     page.get_by_role("button", name="Redrive 3").click()
     expect(page.locator(".state.indexed")).to_have_count(3)
-    check(page, "redriven")
+    check_accessibility(page, "real-redriven")
     page.get_by_role("link", name="0.md").click()
     expect(page.locator("#L1")).to_contain_text(f"Weir 0. {MARKUP[0]}")
     page.goto("/dead-letters")
@@ -277,18 +253,16 @@ def replay_switch_and_roll_back(_: Deployment, page: Page, __: Path) -> None:
     page.get_by_label("Chunking").fill("1:96")
     page.get_by_role("button", name="Estimate").click()
     expect(page.get_by_label("Estimate")).to_be_visible(timeout=patience(30) * 1000)
-    check(page, "estimate")
+    check_accessibility(page, "real-estimate")
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".card .state.succeeded")).to_be_visible(timeout=patience(30) * 1000)
     expect(replayed).to_be_visible()
-    check(page, "replayed")
     page.get_by_label("Type the project's name").fill("handbook")
     page.get_by_role("button", name="Roll back").click()
     expect(first).to_be_visible()
     page.get_by_label("Type the project's name").fill("handbook")
     page.get_by_role("button", name="Switch to it").click()
     expect(replayed).to_be_visible()
-    check(page, "switched")
 
 
 def compare_evaluations(deployment: Deployment, page: Page, directory: Path) -> None:
@@ -316,8 +290,6 @@ def compare_evaluations(deployment: Deployment, page: Page, directory: Path) -> 
     page.goto(f"/evaluations?project={project}")
     expect(page.locator("#scores-table tbody tr")).to_have_count(2)
     page.locator("canvas").wait_for()
-    check(page, "evaluations")
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row", name="difference")).to_be_visible()
     page.get_by_text("Both answers").first.click()
-    check(page, "evaluation")

@@ -5,22 +5,32 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from socket import socket
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
-from tests.support.site import API_KEY
+from tests.support.site import API_KEY, COOKIE, Contents, served
 from tests.support.waiting import patience
 
-__all__ = ["Opened", "check_accessibility", "chromium", "log_in", "open_page"]
+__all__ = [
+    "Opened",
+    "check_accessibility",
+    "chromium",
+    "log_in",
+    "open_page",
+    "open_session",
+    "opened_again",
+]
 
 SHOTS = "HEADRACE_TEST_SHOTS"
 """Variable with the directory for screenshots; without it, none are made."""
 
+_COOKIE_NAME = "__Host-headrace"
 Opened = Callable[..., AbstractContextManager[Page]]
 
 # the shell is the same engine without a browser's own pages, and takes half of the processor time
@@ -48,7 +58,6 @@ def open_page(
     browser: Browser,
     address: str,
     *,
-    scheme: str = "light",
     script: bool = True,
     width: int = 1200,
     allowed: str = "(?!)",
@@ -57,20 +66,33 @@ def open_page(
 
     ``allowed``: expression for messages in the console that are no defects.
     """
-    context = browser.new_context(
-        base_url=address,
-        color_scheme="dark" if scheme == "dark" else "light",
-        java_script_enabled=script,
-        viewport={"width": width, "height": 900},
-        permissions=["clipboard-read", "clipboard-write"],
-    )
-    with _strict_page(context, address, allowed) as page:
+    with (
+        open_session(browser, address, script=script, width=width) as context,
+        _strict_page(context, address, allowed) as page,
+    ):
         yield page
 
 
 @contextmanager
-def _strict_page(context: BrowserContext, address: str, allowed: str) -> Iterator[Page]:
+def open_session(
+    browser: Browser, address: str, *, script: bool = True, width: int = 1200
+) -> Iterator[BrowserContext]:
+    """A new session of the browser, whose paths are relative to an address."""
+    context = browser.new_context(
+        base_url=address,
+        color_scheme="light",
+        java_script_enabled=script,
+        viewport={"width": width, "height": 900},
+        permissions=["clipboard-read", "clipboard-write"],
+    )
     context.set_default_timeout(patience(10) * 1000)
+    yield context
+    context.close()
+
+
+@contextmanager
+def _strict_page(context: BrowserContext, address: str, allowed: str = "(?!)") -> Iterator[Page]:
+    """Open a page in a session, and fail in the end for anything that must not happen."""
     wrong: list[str] = []
     page = context.new_page()
 
@@ -84,17 +106,28 @@ def _strict_page(context: BrowserContext, address: str, allowed: str) -> Iterato
     page.on("console", lambda message: check_console(message.type, message.text))
     page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
     page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-    context.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((f"{address}/", "data:"))
-            else wrong.append(f"request to {request.url}")
-        ),
-    )
+
+    def check_request(request: Request) -> None:
+        if not request.url.startswith((f"{address}/", "data:")):
+            wrong.append(f"request to {request.url}")
+
+    context.on("request", check_request)
     yield page
-    context.close()
+    page.close()
+    context.remove_listener("request", check_request)
     assert not wrong
+
+
+@contextmanager
+def opened_again(context: BrowserContext, listener: socket, contents: Contents) -> Iterator[Page]:
+    """Serve contents on a port, and open a page of a session there that is logged in."""
+    contents.open_session()
+    with served(contents, listener) as address:
+        secure = address.replace("http", "https")
+        context.add_cookies([{"name": _COOKIE_NAME, "value": COOKIE, "url": secure}])
+        with _strict_page(context, address) as page:
+            page.goto("/ask")
+            yield page
 
 
 def log_in(page: Page) -> None:
@@ -105,14 +138,21 @@ def log_in(page: Page) -> None:
     page.wait_for_url("**/ask")
 
 
-def check_accessibility(page: Page, name: str, rules: Sequence[str] = ()) -> None:
-    """Assert that axe finds nothing; keep a screenshot if a directory is given.
+def check_accessibility(page: Page, name: str) -> None:
+    """Assert that axe finds nothing in light colours, and no weak contrast in dark ones.
 
-    ``rules``: the rules to check; none means all of them.
+    A screenshot of each is kept if a directory is given.
     """
+    _check_rules(page, f"{name}-light", {})
+    page.emulate_media(color_scheme="dark")
+    _check_rules(page, f"{name}-dark", {"runOnly": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+
+
+def _check_rules(page: Page, name: str, options: dict[str, list[str]]) -> None:
     directory = os.environ.get(SHOTS)
     if directory:
         Path(directory).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
-    report = Axe().run(page, options={"runOnly": [*rules]} if rules else None)
+    report = Axe().run(page, options={**options, "resultTypes": ["violations"]})
     assert report.violations_count == 0, report.generate_report()

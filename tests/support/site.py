@@ -52,12 +52,12 @@ from store.views.listing import (
     SourceRow,
 )
 
-__all__ = ["API_KEY", "FORM_VALUE", "Contents", "served"]
+__all__ = ["API_KEY", "COOKIE", "FORM_VALUE", "Contents", "served"]
 
 API_KEY = "hr_12345678_secret"
 _POSITION = "live:0:1-0"
-_COOKIE = "hrs_0123456789"
-FORM_VALUE = Session(Caller("12345678", None, None, frozenset()), _COOKIE).csrf_token
+COOKIE = "hrs_0123456789"
+FORM_VALUE = Session(Caller("12345678", None, None, frozenset()), COOKIE).csrf_token
 _NOW = datetime(2026, 11, 22, 14, 2, 11, tzinfo=UTC)
 _DOWN = Unavailable("Postgres can't be reached", "check that it runs")
 
@@ -165,6 +165,13 @@ class Contents:
         """A deployment without any document."""
         return cls(texts={})
 
+    def open_session(self) -> Session:
+        """Open the session whose cookie is ``COOKIE``."""
+        rights = set(Right) if self.operator else {Right.ASK, Right.READ}
+        caller = Caller("12345678", None, None, frozenset(rights))
+        self.sessions[COOKIE] = Session(caller, COOKIE)
+        return self.sessions[COOKIE]
+
     def advance_batch(self, **numbers: Any) -> None:
         """Change numbers of the batch."""
         assert self.batch is not None
@@ -182,8 +189,11 @@ class Contents:
 
 
 @contextmanager
-def served(contents: Contents) -> Iterator[str]:
-    """Serve the pages; returns their address."""
+def served(contents: Contents, listener: socket.socket | None = None) -> Iterator[str]:
+    """Serve the pages on a free port or, one after the other, on that of ``listener``.
+
+    Returns their address.
+    """
     application = FastAPI(middleware=[Middleware(Guard, max_document_bytes=2**20)])
     application.include_router(
         pages(
@@ -196,11 +206,11 @@ def served(contents: Contents) -> Iterator[str]:
         )
     )
     server = uvicorn.Server(server_config(application, lifespan="off"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    with listener.dup() if listener else socket.create_server(("127.0.0.1", 0)) as own:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [own]})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://127.0.0.1:{own.getsockname()[1]}"
         finally:
             server.should_exit = True
             server.force_exit = True
@@ -219,10 +229,7 @@ class _Sessions(Sessions):
     async def open_session(self, api_key: str, address: str = "") -> Session:
         if api_key != API_KEY:
             raise Unauthenticated("the API key is not valid", "check it")
-        rights = set(Right) if self.contents.operator else {Right.ASK, Right.READ}
-        caller = Caller("12345678", None, None, frozenset(rights))
-        self.contents.sessions[_COOKIE] = Session(caller, _COOKIE)
-        return self.contents.sessions[_COOKIE]
+        return self.contents.open_session()
 
     async def find(self, cookie: str) -> Session:
         if cookie not in self.contents.sessions:
