@@ -9,26 +9,32 @@ from pathlib import Path
 
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.child_process import is_alive
+from tests.support.forking import fork_server
 from tests.support.processes import tree
 from tests.support.waiting import eventually
 
 MEASUREMENT = """
 import asyncio
+from pathlib import Path
 from bench.stack import bench_stack
+from tests.support.databases import data_is_copied
+from tests.support.forked_services import services_are_forked
 
 async def main():
     async with bench_stack() as stack, stack.worker("--only", "indexer"):
         print("up", flush=True)
         await asyncio.Event().wait()
 
-asyncio.run(main())
+server = Path({server!r})
+with services_are_forked(server), data_is_copied(server.parent):
+    asyncio.run(main())
 """
 
 
 async def test_a_killed_measurement_takes_its_worker_along() -> None:
     """A killed measurement ends its servers and worker; the worker alone would retry for ever."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", MEASUREMENT),
+        *(sys.executable, "-c", MEASUREMENT.format(server=str(fork_server()))),
         env={
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),

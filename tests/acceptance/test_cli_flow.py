@@ -12,7 +12,6 @@ import pytest
 
 from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL
-from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, Result, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
@@ -33,15 +32,6 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def meaningful(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
-    """Command line beside a worker with the built-in model."""
-    model = {"HEADRACE_MODEL": LOCAL_MODEL}
-    environment = environment_of(redis_url, database, tmp_path / "home") | model
-    async with WorkerProcess(redis_url, database, model):
-        yield Cli(environment)
-
-
-@pytest.fixture
 def plant(tmp_path: Path) -> Path:
     """Directory with two documents and one binary file."""
     directory = tmp_path / "plant"
@@ -52,28 +42,26 @@ def plant(tmp_path: Path) -> Path:
     return directory
 
 
-async def test_sync_then_ask(meaningful: Cli, plant: Path) -> None:
+async def test_sync_then_ask(cli: Cli, plant: Path) -> None:
     """A synced document is found and cited as path:start-end; the report counts every file."""
     (plant / ".env").write_text("PASSWORD=hunter2\n")
     sync = ("sync", str(plant), "--project", "plant")
-    listed = (await meaningful(*sync, "--dry-run", "--skipped")).stdout.splitlines()
+    listed = (await cli(*sync, "--dry-run", "--skipped")).stdout.splitlines()
     assert listed[:2] == ["upsert (new): pump.py", "upsert (new): valves.md"]
     assert listed[3:] == ["skipped (secret): .env", "skipped (binary): photo.png"]
     (plant / ".env").unlink()
 
-    report = (await meaningful.typed(*sync, "--wait", "--json")).json
+    report = (await cli.typed(*sync, "--wait", "--json")).json
     assert report["found"] == report["indexed"] + sum(report["skipped"].values()) == 3
     assert report["skipped"] == {"binary": 1}
 
-    answer = await meaningful.typed(
-        "ask", "--project", "plant", "at which pressure does the valve open?"
-    )
+    answer = await cli.typed("ask", "--project", "plant", "at which pressure does the valve open?")
     assert answer.code == 0
     assert answer.stdout.startswith("1. valves.md:1-7")
     assert "opens at seven bar" in answer.stdout
     assert "score" not in answer.stdout, "only with --explain"
 
-    found = (await meaningful("ask", "--project", "plant", "start_pump", "--json")).json
+    found = (await cli("ask", "--project", "plant", "start_pump", "--json")).json
     assert found["results"][0]["citation"]["symbol"] == "start_pump"
 
 

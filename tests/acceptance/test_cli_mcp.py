@@ -73,14 +73,14 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 async def test_a_note_is_remembered_found_opened_and_forgotten(
-    redis_url: str, database: Database, tmp_path: Path, era: str
+    redis_url: str, database: Database, tmp_path: Path, era: str, program: str
 ) -> None:
     """Every tool works on a real deployment; the citation opens the exact lines."""
     environment = environment_of(redis_url, database, tmp_path)
-    async with (
-        headrace(redis_url, database),
-        Client(started(environment, "--project", "notes"), mode=era) as client,
-    ):
+    command = started(environment, "--project", "notes")
+    if era == "legacy":
+        command = forked(program, environment, "--project", "notes")
+    async with headrace(redis_url, database), Client(command, mode=era) as client:
         text = "# Birds\n\nHerons nest in March.\n\nSwans nest in April."
         change = await call(client, "remember", uri="birds.md", content=text)
         assert change["state"] == "indexed"
@@ -102,7 +102,7 @@ async def test_a_note_is_remembered_found_opened_and_forgotten(
 
 
 async def test_a_search_refreshes_the_files_of_this_machine(
-    redis_url: str, database: Database, tmp_path: Path
+    redis_url: str, database: Database, tmp_path: Path, program: str
 ) -> None:
     """An edit is found without a sync, unless the tools may not publish."""
     environment = environment_of(redis_url, database, tmp_path / "home")
@@ -113,10 +113,10 @@ async def test_a_search_refreshes_the_files_of_this_machine(
         await Cli(environment)("sync", str(note.parent))
         note.write_text("Swans nest in April.")
         search = {"query": "swans", "mode": "keyword", "refresh": True}
-        async with Client(started(environment, "--read-only")) as client:
+        async with Client(forked(program, environment, "--read-only")) as client:
             shown = await call(client, "search", **search)
             assert shown["not_refreshed"] == ["this server may not publish"]
-        async with Client(started(environment)) as client:
+        async with Client(forked(program, environment)) as client:
 
             async def finds() -> bool:
                 results = (await call(client, "search", **search))["results"]
@@ -185,10 +185,10 @@ async def test_tools_are_listed_without_a_server(tmp_path: Path) -> None:
             assert shown["error"]["code"] == "Unavailable"
 
 
-async def test_a_gateway_that_is_away(tmp_path: Path) -> None:
+async def test_a_gateway_that_is_away(tmp_path: Path, program: str) -> None:
     """With HEADRACE_URL nothing else is tried."""
     environment = {"HEADRACE_HOME": str(tmp_path), "HEADRACE_URL": "http://127.0.0.1:1"}
-    async with Client(started(environment)) as client:
+    async with Client(forked(program, environment)) as client:
         error = (await call(client, "search", query="herons"))["error"]
     assert error["code"] == "Unavailable"
     assert "HEADRACE_URL" in error["remedy"]

@@ -63,6 +63,17 @@ async def up(starting: asyncio.subprocess.Process, home: Path) -> asyncio.subpro
     return starting
 
 
+@pytest.fixture
+async def forked_up(cli: Cli, home: Path) -> AsyncIterator[Command]:
+    """A running ``up`` that is forked, as are its worker and its gateway."""
+    up = await Command.start("up", environment=cli.environment)
+    await eventually((home / "up.json").exists, "up is up", timeout=60)
+    yield up
+    if up.is_running:
+        up.send(signal.SIGKILL)
+        await up.result(30)
+
+
 def process_of(pids: set[int], words: str) -> int:
     """The only one of these processes whose command line contains the words."""
     [found] = [pid for pid in pids if words in command_of(pid)]
@@ -94,13 +105,12 @@ async def use_users_of_its_redis(cli: Cli) -> None:
     assert (await cli("dead", "list", **urls)).code == 0
 
 
-async def end_all_in_order(up: asyncio.subprocess.Process, home: Path) -> None:
+async def end_all_in_order(up: Command, home: Path) -> None:
     """SIGTERM ends all processes with exit code 0; the tests of ``purge`` use Ctrl-C."""
     pids = tree(up.pid)
     assert len(pids) >= 4, "up itself, Redis, Postgres, a worker"
-    up.send_signal(signal.SIGTERM)
-    async with within(30):
-        assert await up.wait() == 0
+    up.send(signal.SIGTERM)
+    assert (await up.result(30)).code == 0
     assert nothing_runs(pids)
     assert not (home / "up.json").exists()
 
@@ -127,7 +137,7 @@ REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
 
 
 async def test_what_is_killed_comes_back_and_one_signal_ends_all(
-    up: asyncio.subprocess.Process, cli: Cli, home: Path, tmp_path: Path
+    forked_up: Command, cli: Cli, home: Path
 ) -> None:
     """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each.
 
@@ -143,11 +153,11 @@ async def test_what_is_killed_comes_back_and_one_signal_ends_all(
             WORKER: "the worker",
         }.items()
     ):
-        pid = process_of(tree(up.pid), words)
+        pid = process_of(tree(forked_up.pid), words)
         os.kill(pid, signal.SIGKILL)
 
         def said(line: str) -> bool:
-            return line in (tmp_path / "stderr").read_text().splitlines()
+            return line in forked_up.printed().splitlines()
 
         await eventually(lambda: said(f"{name} runs again"), f"{name} is back", timeout=60)  # noqa: B023
         assert said(f"{name} was ended by SIGKILL; next start in 0.5 s")
@@ -155,8 +165,8 @@ async def test_what_is_killed_comes_back_and_one_signal_ends_all(
         event = json.dumps({"type": "document.changed", "data": data})
         assert (await cli("publish", "--wait", stdin=event)).code == 0
     assert (home / "up.json").read_text() == announced, "URL and password are the same"
-    assert up.returncode is None
-    await end_all_in_order(up, home)
+    assert forked_up.is_running
+    await end_all_in_order(forked_up, home)
 
 
 async def test_ctrl_c_is_heeded_while_it_starts(

@@ -1,4 +1,7 @@
-"""Command server: commands run in its processes as they would run in their own."""
+"""Command server: commands run in its processes as they would run in their own.
+
+The tests share a server, which the last one ends.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ finally:
 _IN_ITS_OWN_PROCESS = "[in its own process]\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
     """A directory whose path is short enough for a socket."""
     with TemporaryDirectory() as directory:
         yield Path(directory)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def server(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """A command server that has loaded its modules."""
     process = await asyncio.create_subprocess_exec(
