@@ -222,7 +222,8 @@ exists (
 
 -- name: among
 -- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
--- ``is_bare``: the chunk has no vector yet. ``beginning`` is that of a chunk of one unit of code.
+-- ``is_bare``: the chunk has no vector yet. The tables that show it are left out if they are empty.
+-- ``beginning`` is that of a chunk of one unit of code.
 select
     c.id,
     c.document_id,
@@ -235,7 +236,7 @@ select
     c.heading_path,
     c.symbol is not null and passing.kind = 'code' as is_code,
     c.is_example,
-    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as is_bare,
+    {is_bare} as is_bare,
     passing.uri,
     case
         when passing.kind = 'code' and strpos(c.symbol, ', ') = 0 then left(c.content, 1000)
@@ -250,6 +251,12 @@ cross join lateral (
     where d.generation_id = $1 and d.id = c.document_id and {conditions}
     offset 0
 ) passing
+{without_vectors}
+
+-- name: is_bare
+coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null
+
+-- name: without_vectors
 left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
 left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
 

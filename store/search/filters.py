@@ -37,7 +37,8 @@ class Visibility:
 
     ``subject`` is a chunk to leave out, with its document if it names one. ``overlay`` is empty, or
     the suffix of the agents of documents that take the place of others. ``narrowed``: ids of the
-    chunks that have all words of the phrases, or None if they are unknown or many.
+    chunks that have all words of the phrases, or None if they are unknown or many. ``is_covered``:
+    every chunk of the generation has its vector, so that no table has to show which have none.
 
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
@@ -48,6 +49,7 @@ class Visibility:
     ignores_texts: bool = False
     overlay: str = ""
     narrowed: Sequence[int] | None = None
+    is_covered: bool = False
 
     @classmethod
     def to(cls, generation_id: int, agent: str | None, filters: Filters) -> Self:
@@ -112,7 +114,10 @@ class Visibility:
         """Places of the chunks among ``chunk_ids`` that exist and are visible, by id."""
         if not chunk_ids:
             return {}
-        rows = await self._fetch(connection, "among", chunk_ids)
+        bare = {name: _QUERIES[name] for name in ("is_bare", "without_vectors")}
+        if self.is_covered:
+            bare = {"is_bare": "false", "without_vectors": ""}
+        rows = await self._fetch(connection, "among", chunk_ids, **bare)
         return {row[0]: ChunkPlace(*row[1:]) for row in rows}
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
@@ -124,10 +129,10 @@ class Visibility:
         return [row["id"] for row in rows]
 
     async def _fetch(
-        self, connection: asyncpg.Connection, name: str, *arguments: object
+        self, connection: asyncpg.Connection, name: str, *arguments: object, **parts: str
     ) -> list[asyncpg.Record]:
         conditions = self._conditions(first_parameter=2 + len(arguments))
-        sql = _QUERIES[name].format(conditions=conditions.sql or "true")
+        sql = _QUERIES[name].format(conditions=conditions.sql or "true", **parts)
         rows: list[asyncpg.Record] = await connection.fetch(
             sql, self.generation_id, *arguments, *conditions.arguments
         )

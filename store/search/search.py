@@ -33,6 +33,7 @@ from store.search.patterns import Pattern
 from store.search.vector_retriever import (
     FAILURES,
     Coverage,
+    IndexState,
     StoredModels,
     VectorRetriever,
 )
@@ -90,14 +91,13 @@ class Neighbours(NamedTuple):
 
 @dataclass
 class _Run:
-    """State of one search: durations, errors, models without a query vector, and coverage."""
+    """State of one search: durations, errors, models without a query vector, and the index."""
 
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
     unreached: list[str] = field(default_factory=list)
     places: dict[int, ChunkPlace] = field(default_factory=dict)
-    coverage: float = 1.0
-    is_live: bool = True
+    state: IndexState = field(default_factory=IndexState)
 
     async def retrieve(
         self, name: str, search: Coroutine[Any, Any, Result], otherwise: Result
@@ -232,7 +232,7 @@ class Search:
             "definitions", self._named(generation, request, vector, keyword), {}
         )
         places = {**run.places, **keyword.places}
-        bare = ["vector"] if request.vectors and run.coverage < 1 else []
+        bare = ["vector"] if request.vectors and run.state.coverage < 1 else []
         return Candidates(
             vector=vector,
             keyword=keyword.ranked,
@@ -242,7 +242,7 @@ class Search:
             pending=frozenset(at for at, _ in keyword.ranked if keyword.places[at].is_bare)
             if both
             else frozenset(),
-            coverage=run.coverage,
+            coverage=run.state.coverage,
             compared=compared,
             searched_chunks=await counting.number(),
             degraded=(*run.errors, *run.unreached, *bare),
@@ -250,7 +250,7 @@ class Search:
             term_weights=keyword.weights,
             named=named_chunks,
             places=places,
-            is_live=run.is_live,
+            is_live=run.state.is_live,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
@@ -385,7 +385,7 @@ class Search:
                 vector = await self._nearest(connection, generation, request, run)
             with run.timed("keyword"):
                 keyword = await self._matching(
-                    connection, generation, request, [*_ids(vector, KeywordMatches([]))]
+                    connection, generation, request, run, [*_ids(vector, KeywordMatches([]))]
                 )
         return vector, keyword
 
@@ -397,6 +397,7 @@ class Search:
             similar = await self._nearest(connection, generation, request, run)
             found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
             visible = Visibility.to(generation.id, request.agent, Filters())
+            visible = replace(visible, is_covered=run.state.is_covered)
             run.places = await visible.among(connection, found)
         return similar
 
@@ -409,9 +410,7 @@ class Search:
     ) -> Similar:
         visibility = Visibility.to(generation.id, request.agent, request.filters)
         searched = _searched(generation, request)
-        run.is_live, run.coverage = await self._coverage.state(
-            connection, visibility, request.agent
-        )
+        run.state = await self._coverage.state(connection, visibility, request.agent)
         passed_by = await self._models.unreached(
             connection, request.project, generation.id, request.vectors
         )
@@ -462,23 +461,22 @@ class Search:
         async with self._scope(generation, request.agent, request.filters) as connection:
             if not request.vectors:
                 visibility = Visibility.to(generation.id, request.agent, request.filters)
-                run.is_live, run.coverage = await self._coverage.state(
-                    connection, visibility, request.agent
-                )
-            return await self._matching(connection, generation, request)
+                run.state = await self._coverage.state(connection, visibility, request.agent)
+            return await self._matching(connection, generation, request, run)
 
     async def _matching(
         self,
         connection: asyncpg.Connection,
         generation: Generation,
         request: SearchRequest,
+        run: _Run,
         others: Sequence[int] = (),
     ) -> KeywordMatches:
         text = request.text if request.subject is None else request.subject.terms
         return await self._keyword.search(
             connection,
             text or "",
-            _searched(generation, request),
+            replace(_searched(generation, request), is_covered=run.state.is_covered),
             request.candidates,
             request.defined,
             others,

@@ -19,7 +19,7 @@ from store.postgres.named_queries import named
 from store.search.filters import Visibility
 from store.types import Vector
 
-__all__ = ["FAILURES", "Coverage", "StoredModels", "VectorRetriever"]
+__all__ = ["FAILURES", "Coverage", "IndexState", "StoredModels", "VectorRetriever"]
 
 log = structlog.get_logger(__name__)
 
@@ -236,10 +236,14 @@ class Counting:
 
 
 class IndexState(NamedTuple):
-    """State of a generation: is it live, and which share (0 to 1) of its chunks has a vector?"""
+    """State of a generation: is it live, and which share (0 to 1) of its chunks has a vector?
 
-    is_live: bool
-    coverage: float
+    ``is_covered``: all of its chunks have one, also those that do not pass the filters.
+    """
+
+    is_live: bool = True
+    coverage: float = 1.0
+    is_covered: bool = False
 
 
 class Coverage:
@@ -262,7 +266,7 @@ class Coverage:
         """State of the generation, and of the chunks that pass the filters, in a scope."""
         row = await connection.fetchrow(_PENDING["state"], visibility.generation_id)
         coverage = 1.0 if row["is_covered"] else await self._share(connection, visibility, agent)
-        return IndexState(row["is_live"], coverage)
+        return IndexState(row["is_live"], coverage, row["is_covered"])
 
     async def _share(
         self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
