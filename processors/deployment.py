@@ -18,7 +18,7 @@ from events.deployment import (
 )
 from events.names import Names
 from runtime.errors import ConfigurationError, LogFull, MalformedEvent, Retryable, Unavailable
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from runtime.settings import Settings
 from store.postgres.deployment import (
     Deployment,
@@ -133,7 +133,7 @@ class DeploymentWatch:
         while not stop.is_set():
             with contextlib.suppress(Retryable, MalformedEvent):
                 await self._look()
-            await wait_or_stop(stop, self._interval)
+            await wait_for_tick(stop, self._interval)
 
     async def _look(self) -> None:
         look = put_stamp(self._redis, self._names, self._stamp) if self._writes else None

@@ -20,7 +20,7 @@ from events.heartbeats import Heartbeats
 from events.transport import App
 from processors.embedders import CircuitStatus
 from runtime import metrics
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from runtime.process_health import LoopLag, memory_bytes
 from store.postgres.revision import head_revision
 
@@ -113,7 +113,7 @@ class HeartbeatSender:
                 if beats % _FORGET_EVERY_BEATS == 0:
                     await self._try(self._heartbeats.forget)
                 beats += 1
-                await wait_or_stop(stop, BEAT_EVERY)
+                await wait_for_tick(stop, BEAT_EVERY)
         finally:
             watching.cancel()
         await self._try(lambda: self._heartbeats.leave(self._name))

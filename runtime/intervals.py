@@ -1,4 +1,4 @@
-"""Delays between attempts, and cached values that expire."""
+"""Delays between attempts, common ticks of background tasks, and cached values that expire."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from datetime import timedelta
 from time import monotonic
 from typing import Generic, TypeVar
 
-__all__ = ["Backoff", "TTLCache"]
+__all__ = ["Backoff", "TTLCache", "until_tick"]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _MOST_DOUBLINGS = 24
+_EARLY = 8
+"""Part of an interval, as a divisor, by which a task may wake before its tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,16 @@ class Backoff:
         """Return the delay after an attempt that ``failures`` failed attempts preceded."""
         limited = min(self.first * (1 << min(failures, _MOST_DOUBLINGS)), self.longest)
         return limited * random.uniform(1 - self.jitter, 1)  # noqa: S311 - needs no secrecy
+
+
+def until_tick(interval: timedelta) -> timedelta:
+    """Return the time until a multiple of an interval by the clock; an eighth of it at least.
+
+    Tasks of a machine that wait for it wake together if their intervals have a common multiple.
+    Most of the processor time of a task that has nothing to do is that of waking the process.
+    """
+    left = interval - timedelta(seconds=monotonic() % interval.total_seconds())
+    return left if left * _EARLY > interval else left + interval
 
 
 class TTLCache(Generic[Key, Value]):

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import structlog
 import uvloop
 
-__all__ = ["OwnedTasks", "run", "stop_on_signals", "wait_or_stop"]
+from runtime.intervals import until_tick
+
+__all__ = ["OwnedTasks", "run", "stop_on_signals", "wait_for_tick", "wait_or_stop"]
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -67,6 +69,11 @@ async def wait_or_stop(stop: asyncio.Event, interval: timedelta) -> bool:
         async with asyncio.timeout(interval.total_seconds()):
             await stop.wait()
     return stop.is_set()
+
+
+async def wait_for_tick(stop: asyncio.Event, interval: timedelta) -> bool:
+    """Wait as ``wait_or_stop``, but for a common tick of all tasks with this interval."""
+    return await wait_or_stop(stop, until_tick(interval))
 
 
 class OwnedTasks:

@@ -10,9 +10,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+from runtime.intervals import until_tick
+
 __all__ = ["LoopLag", "memory_bytes", "settle_heap"]
 
-_INTERVAL = timedelta(milliseconds=250)
+_INTERVAL = timedelta(milliseconds=500)
 _STATM = Path("/proc/self/statm")
 
 _YOUNG_OBJECTS = 10_000
@@ -45,10 +47,10 @@ class LoopLag:
         """Measure until ``stop`` is set."""
         now = asyncio.get_running_loop().time
         while not stop.is_set():
-            begun = now()
+            begun, pause = now(), until_tick(_INTERVAL).total_seconds()
             # a plain sleep, since the timeout of ``wait_or_stop`` costs more than the measurement
-            await asyncio.sleep(_INTERVAL.total_seconds())
-            lag = max(0.0, now() - begun - _INTERVAL.total_seconds())
+            await asyncio.sleep(pause)
+            lag = max(0.0, now() - begun - pause)
             self._longest = max(self._longest, lag)
 
 

@@ -35,7 +35,7 @@ from events.transport.subscription import (
     renew_leases,
 )
 from runtime.errors import ConfigurationError
-from runtime.intervals import Backoff
+from runtime.intervals import Backoff, until_tick
 from runtime.lifespan import wait_or_stop
 
 __all__ = ["WORKER_LOST", "Consumer", "Reader"]
@@ -220,6 +220,8 @@ def _group_name(topic: str) -> str:
 
 WORKER_LOST = "WorkerLost"
 _IDLE_AFTER = timedelta(seconds=5)
+_MARGIN = timedelta(milliseconds=5)
+"""Time by which an idle read outlasts the time of the next claim, so that one read is enough."""
 _BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
 
 Deliver = Callable[[InFlightEntry], Awaitable[None]]
@@ -275,7 +277,9 @@ class Reader:
             self._is_drained = True
         if monotonic() >= self._next_claim:
             await self._take_over(self._options.lease)
-            self._next_claim = monotonic() + self._options.claim_interval.total_seconds()
+            self._next_claim = (
+                monotonic() + until_tick(self._options.claim_interval).total_seconds()
+            )
         if monotonic() >= self._next_cleanup:
             silent_for = self._options.forget_consumers_after
             await self._group.forget_consumers(silent_for)
@@ -289,7 +293,7 @@ class Reader:
         now = monotonic()
         if now - self._received_at < _IDLE_AFTER.total_seconds():
             return self._options.block
-        until_claim = timedelta(seconds=self._next_claim - now)
+        until_claim = timedelta(seconds=self._next_claim - now) + _MARGIN
         longest = min(LONGEST_BLOCK, self._options.lease / 3, until_claim)
         return max(self._options.block, longest)
 

@@ -78,6 +78,8 @@ def command_server() -> Iterator[CommandServer]:
         yield CommandServer(os.open(os.devnull, os.O_WRONLY))
         return
     orders, order = os.pipe()
+    gc.collect()
+    gc.freeze()  # a collection writes to each object that it examines, and so ends the sharing
     pid = os.fork()
     if pid == 0:
         os.close(order)

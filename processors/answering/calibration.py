@@ -26,7 +26,7 @@ from events.models import Filters
 from processors.answering.unrelated import UNRELATED_QUESTIONS
 from processors.embedders.embedder import Embedder, Urgency
 from processors.embedders.hash_embedder import HASHING_MODEL
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from runtime.settings import LOCAL_MODEL
 from store.generations import catalog
 from store.generations.catalog import Generation, ProjectGone, Projects
@@ -165,7 +165,7 @@ class CalibrationUpkeep:
                 await self.run_once()
             except Exception as error:  # noqa: BLE001 - it must not end the worker
                 log.warning("calibration.failed", error=repr(error))
-            await wait_or_stop(stop, _INTERVAL)
+            await wait_for_tick(stop, _INTERVAL)
 
     async def run_once(self) -> None:
         """Calibrate the models of every project that needs it.

@@ -18,7 +18,7 @@ from processors.admission import Admission, Decision
 from processors.archiving.consumer import LogGroup, entry_ids_of, sort_out
 from runtime import metrics
 from runtime.errors import HeadraceError, SignatureRefused
-from runtime.intervals import Backoff
+from runtime.intervals import Backoff, until_tick
 from runtime.lifespan import wait_or_stop
 from store.archive import Archive
 from store.outbox import PostgresOutbox
@@ -95,7 +95,8 @@ class Archiver:
                     busy_at = monotonic()
                 if not is_full:
                     is_idle = monotonic() - busy_at >= _IDLE_AFTER.total_seconds()
-                    await wait_or_stop(stop, _IDLE_PAUSE if is_idle else self._patience)
+                    pause = until_tick(_IDLE_PAUSE) if is_idle else self._patience
+                    await wait_or_stop(stop, pause)
         finally:
             self.is_active = False
 

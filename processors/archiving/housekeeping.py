@@ -16,7 +16,7 @@ from events.streams.trim import changes_needed_from, trim_changes
 from processors.archiving.archiver import Archiver
 from processors.archiving.outbox_relay import OutboxRelay
 from runtime import metrics
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from store.archive import Archive
 from store.documents.contents import release_contents
 from store.generations.catalog import Projects
@@ -84,7 +84,7 @@ class Housekeeping:
             if is_active():
                 for task in self._tasks:
                     await _run_if_due(task)
-            await wait_or_stop(stop, _LOOK_EVERY)
+            await wait_for_tick(stop, _LOOK_EVERY)
 
     async def trim(self) -> None:
         """Remove changes from Redis that are old, indexed and archived."""

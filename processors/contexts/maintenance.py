@@ -11,7 +11,7 @@ import structlog
 
 from processors.contexts.stage import ContextProgress, ContextStage
 from runtime import metrics
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, ProjectGone, Projects
 from store.postgres.pool import Database
@@ -65,7 +65,7 @@ class ContextMaintenance:
             except Exception as error:  # noqa: BLE001 - it must not end the worker
                 is_active = True
                 log.warning("contexts.failed", error=repr(error))
-            await wait_or_stop(stop, self._interval if is_active else self._interval * 5)
+            await wait_for_tick(stop, self._interval if is_active else self._interval * 5)
 
     async def run_once(self) -> bool:
         """Do all that is due, one project after the other; false if nothing was due.

@@ -7,7 +7,7 @@ import contextlib
 from datetime import timedelta
 
 from runtime.errors import OperatorError, Unavailable
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from store.postgres.pool import Database
 from store.postgres.revision import Schema, read_schema, refuse_flawed
 
@@ -36,7 +36,7 @@ class SchemaWatch:
             schema = await self._read()
             if schema is not None:
                 refuse_flawed(schema)
-            await wait_or_stop(stop, self._interval)
+            await wait_for_tick(stop, self._interval)
 
     async def _read(self) -> Schema | None:
         with contextlib.suppress(Unavailable, OperatorError):

@@ -16,7 +16,7 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation
 from store.postgres.connection import WriteConflict
@@ -107,7 +107,7 @@ class Maintenance:
                 await work()
             except Exception as error:  # noqa: BLE001 - failed maintenance must not end the worker
                 log.warning("maintenance.failed", error=repr(error))
-            await wait_or_stop(stop, self._interval)
+            await wait_for_tick(stop, self._interval)
 
     async def _keep_keywords(self) -> None:
         due = await self._written.due()

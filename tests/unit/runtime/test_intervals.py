@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from runtime import intervals
-from runtime.intervals import Backoff, TTLCache
+from runtime.intervals import Backoff, TTLCache, until_tick
 
 FIRST, LONGEST = timedelta(seconds=1), timedelta(seconds=10)
 
@@ -25,6 +25,14 @@ def test_part_of_a_delay_is_random() -> None:
     assert len(delays) > 1
     assert min(delays) >= FIRST
     assert max(delays) <= 2 * FIRST
+
+
+def test_tasks_with_one_interval_wake_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick is a multiple of the interval; a task that wakes just before it waits for the next."""
+    for now, wanted in ((100.0, 2.0), (100.5, 1.5), (101.7, 0.3), (101.8, 2.2), (101.9999, 2.0001)):
+        monkeypatch.setattr(intervals, "monotonic", lambda now=now: now)
+        waited = until_tick(timedelta(seconds=2)).total_seconds()
+        assert waited == pytest.approx(wanted)
 
 
 def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
