@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from events.models import DocumentChanged, DocumentIndexed, QueryRequested
 from events.names import LogPosition, Names, Topic
 from events.streams.entries import Entry
 from runtime.errors import MalformedEvent
+from tests.chaos.seeds import SEEDS_VARIABLE, count_of, size
 from tests.support.databases import Database
 from tests.support.hostile_envelopes import REPLY_TO, Envelope, corpus
 from tests.support.hostile_worker import (
@@ -29,9 +29,9 @@ from tests.support.hostile_worker import (
 from tests.support.streams import read_stream
 from tests.support.tally import Record
 
-COUNT = 5_000
-SENT = int(os.environ.get("HEADRACE_TEST_ENVELOPES", "2000"))
-SEEDS = int(os.environ.get("HEADRACE_TEST_SEEDS", "1"))
+COUNT = size(2_000, thorough=5_000)
+SENT = count_of("HEADRACE_TEST_ENVELOPES", size(1_000, thorough=2_000))
+SEEDS = count_of(SEEDS_VARIABLE, 1)
 """Number of sets of envelopes; the first set is the same in every run."""
 AT_ONCE = 500
 """Most envelopes that precede an innocent change in its lane."""
