@@ -26,6 +26,7 @@ from tests.support.writes import opened
 
 HASHED = Recipe(HASHING_MODEL)
 LEARNED = Recipe(LOCAL_MODEL)
+SHORT = Recipe(HASHING_MODEL, chunking="1:64")
 KEYLESS = Recipe("openai/text-embedding-3-small")
 TEXT = "# Weir\n\nA weir raises the level of the river.\n"
 LONG = "\n\n".join(f"Paragraph {number} of the long story of the river." for number in range(40))
@@ -113,7 +114,7 @@ async def test_an_answer_is_of_one_generation(
 ) -> None:
     """A question that is in progress during a switch is answered from the former generation."""
     before = await running.client.ask("docs", "weir")
-    _once(monkeypatch, Search, "candidates", lambda: board.switch(LEARNED))
+    _once(monkeypatch, Search, "candidates", lambda: board.switch(SHORT))
     answer = await running.client.ask("docs", "weir")
     assert answer.generation == before.generation
     assert [one.citation.uri for one in answer.results] == ["river.md"]
@@ -125,7 +126,7 @@ async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
 ) -> None:
     """A generation can be measured with questions while another one is live."""
     first = (await running.client.ask("docs", "weir")).generation
-    await board.switch(LEARNED)
+    await board.switch(SHORT)
     query = Query(project="docs", text="weir", reply_to="nobody")
     settings = Settings(redis_url=redis_url, database_url=database.worker_url, model=HASHING_MODEL)
     async with (
