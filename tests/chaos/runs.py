@@ -91,7 +91,7 @@ class Run:
             await self.replies.collect(questions)
             return not self.replies.unanswered(questions)
 
-        await eventually(all_are, "every question has a reply", timeout=timeout, every=0.1)
+        await eventually(all_are, "every question has a reply", timeout=timeout, every=0.2)
 
     def report(self) -> str:
         """Report of a failed run."""

@@ -118,7 +118,7 @@ class Verifier:
             return not waiting
 
         try:
-            await eventually(settled, "all is settled", timeout=within, every=0.1)
+            await eventually(settled, "all is settled", timeout=within, every=0.2)
         except AssertionError:
             rows = "\n".join(waiting + await self._busy_connections())
             raise AssertionError(f"I5: not settled within {within} s:\n{rows}") from None
