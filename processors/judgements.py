@@ -14,6 +14,7 @@ import structlog
 from events.models import QueryJudged
 from events.streams.answer_records import AnswerRecord, AnswerRecords
 from processors.deliveries import Delivery
+from runtime import metrics
 from store.generations.catalog import Projects
 from store.generations.judgements import Judgements, StoredJudgement
 
@@ -41,6 +42,7 @@ class JudgementPipeline:
         accepted: defaultdict[str, dict[str, StoredJudgement]] = defaultdict(dict)
         for event, record in zip(events, records, strict=True):
             judgement = _checked(event, record)
+            metrics.JUDGEMENTS.inc(verdict="refused" if judgement is None else judgement.verdict)
             if judgement is not None:
                 accepted[event.data.project].setdefault(event.id, judgement)
         for project, judgements in accepted.items():

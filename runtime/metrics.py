@@ -49,6 +49,7 @@ __all__ = [
     "HTTP_REQUESTS",
     "HTTP_REQUEST_SECONDS",
     "INDEXING_STAGE_SECONDS",
+    "JUDGEMENTS",
     "MCP_CALLS",
     "MCP_CALL_SECONDS",
     "MCP_RESULT_TOKENS",
@@ -177,6 +178,14 @@ QUESTION_STAGE_SECONDS = _declare(
         "Duration of a stage of a question: wait, embed, search, fuse, rerank, assemble.",
         "stage",
         buckets=_FAST,
+    ),
+)
+JUDGEMENTS = _declare(
+    Scope.WORKER,
+    Counter(
+        "headrace_judgements_total",
+        "Handled judgements of results, by verdict; refused: not of an answer that the asker got.",
+        "verdict",
     ),
 )
 RERANKS = _declare(

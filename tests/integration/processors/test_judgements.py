@@ -13,6 +13,7 @@ from events.names import Names
 from events.streams.answer_records import AnswerRecords
 from events.streams.purge import PurgeTargets, StreamPurge
 from runtime.errors import UsageError
+from runtime.metrics import JUDGEMENTS, snapshot
 from store.generations import judgements as stored
 from store.generations.catalog import Projects
 from store.generations.judgements import Judgements, StoredJudgement
@@ -63,6 +64,7 @@ async def kept(redis_url: str, database: Fresh) -> AsyncIterator[Kept]:
 async def test_judgements_are_kept_with_their_question(kept: Kept) -> None:
     """Only the agent that asked can judge, and only what it got; an event id counts once."""
     client = kept.headrace.client
+    before = JUDGEMENTS.values_in(snapshot())
     answer = await client.ask("docs", "when does the swan nest? kind:markdown", operators=True)
     private = await client.ask("docs", "heron", agent="ann", mode="keyword")
     second = answer.results[1]
@@ -81,6 +83,11 @@ async def test_judgements_are_kept_with_their_question(kept: Kept) -> None:
     await client.judge("docs", exact.query_id, exact.results[0].chunk_id, "used")
 
     used, shown, rejected = await kept.after()
+    counts = {
+        verdict: count - before.get(verdict, 0)
+        for verdict, count in JUDGEMENTS.values_in(snapshot()).items()
+    }
+    assert counts == {"used": 1, "opened": 1, "shown": 2, "rejected": 1, "refused": 6}
     assert (used.verdict, used.rank, used.uri) == ("used", 2, second.citation.uri)
     assert (used.start_line, used.end_line) == (1, second.citation.end_line)
     assert (used.text.strip(), used.filters) == (
