@@ -11,7 +11,7 @@ from tests.support.cli import Cli
 async def test_every_way_to_ask_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, count in {"QUESTIONS": 2, "WARM_UP": 1, "ASKERS": 8, "STARTS": 1}.items():
         monkeypatch.setattr(doors, name, count)
-    report = await doors.measure(chunks=1, seconds=1)
+    report = await doors.measure(chunks=1, seconds=0.2)
     figures = report.figures
     ways = ("stream", "bare", "http", "mcp_http", "page")
     milliseconds = {name: figures[f"{name}_p50_ms"] for name in ways}

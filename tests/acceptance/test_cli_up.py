@@ -57,14 +57,7 @@ async def starting(
 
 
 @pytest.fixture
-async def up(starting: asyncio.subprocess.Process, home: Path) -> asyncio.subprocess.Process:
-    """A running ``up``."""
-    await eventually((home / "up.json").exists, "up is up", timeout=60)
-    return starting
-
-
-@pytest.fixture
-async def forked_up(cli: Cli, home: Path) -> AsyncIterator[Command]:
+async def up(cli: Cli, home: Path) -> AsyncIterator[Command]:
     """A running ``up`` that is forked, as are its worker and its gateway."""
     up = await Command.start("up", environment=cli.environment)
     await eventually((home / "up.json").exists, "up is up", timeout=60)
@@ -115,11 +108,11 @@ async def end_all_in_order(up: Command, home: Path) -> None:
     assert not (home / "up.json").exists()
 
 
-async def test_kill_9_leaves_nothing_running(up: asyncio.subprocess.Process, cli: Cli) -> None:
+async def test_kill_9_leaves_nothing_running(up: Command, cli: Cli) -> None:
     """A killed ``up`` takes its servers and workers along, and the next command works."""
     pids = tree(up.pid)
-    up.kill()
-    await up.wait()
+    up.send(signal.SIGKILL)
+    assert (await up.result(30)).code == -signal.SIGKILL
     await eventually(lambda: nothing_runs(pids), "the whole tree is gone", timeout=30)
     assert (await cli("status", "--json")).json["servers"].startswith("embedded")
 
@@ -137,7 +130,7 @@ REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
 
 
 async def test_what_is_killed_comes_back_and_one_signal_ends_all(
-    forked_up: Command, cli: Cli, home: Path
+    up: Command, cli: Cli, home: Path
 ) -> None:
     """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each.
 
@@ -153,11 +146,11 @@ async def test_what_is_killed_comes_back_and_one_signal_ends_all(
             WORKER: "the worker",
         }.items()
     ):
-        pid = process_of(tree(forked_up.pid), words)
+        pid = process_of(tree(up.pid), words)
         os.kill(pid, signal.SIGKILL)
 
         def said(line: str) -> bool:
-            return line in forked_up.printed().splitlines()
+            return line in up.printed().splitlines()
 
         await eventually(lambda: said(f"{name} runs again"), f"{name} is back", timeout=60)  # noqa: B023
         assert said(f"{name} was ended by SIGKILL; next start in 0.5 s")
@@ -165,8 +158,8 @@ async def test_what_is_killed_comes_back_and_one_signal_ends_all(
         event = json.dumps({"type": "document.changed", "data": data})
         assert (await cli("publish", "--wait", stdin=event)).code == 0
     assert (home / "up.json").read_text() == announced, "URL and password are the same"
-    assert forked_up.is_running
-    await end_all_in_order(forked_up, home)
+    assert up.is_running
+    await end_all_in_order(up, home)
 
 
 async def test_ctrl_c_is_heeded_while_it_starts(

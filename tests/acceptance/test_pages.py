@@ -30,7 +30,7 @@ from tests.support.waiting import patience
 
 Value = TypeVar("Value")
 
-FILES = 300
+FILES = 60
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/login\?ticket=\S+")
 
 
@@ -247,7 +247,7 @@ def redrive_dead_letters(deployment: Deployment, page: Page, _: Path) -> None:
 
 def replay_switch_and_roll_back(_: Deployment, page: Page, __: Path) -> None:
     """A replay is estimated, started and followed; its generation is live, then it is not."""
-    first = page.get_by_role("row", name=re.compile(rf" live .* {Chunking()} 3\d\d "))
+    first = page.get_by_role("row", name=re.compile(rf" live .* {Chunking()} 6\d "))
     replayed = page.get_by_role("row", name=re.compile(" live .* 1:96 "))
     page.goto("/generations?project=handbook")
     page.get_by_label("Chunking").fill("1:96")

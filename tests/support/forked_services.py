@@ -1,8 +1,8 @@
-"""Workers, gateways, replays and measurements of other processes from the fork server.
+"""Workers, gateways, replays, git hooks and measurements from the fork server.
 
-What ``headrace up``, a measurement or a gateway starts is a program of its own, which imports for
-seconds. Here it is a small program that has a process forked, and stands for it. Only an ``up`` in
-the background has no such program, because its starter awaits the id of its process.
+What ``headrace up``, a measurement, a gateway or a hook starts is a program of its own, which
+imports for seconds. Here it is a small program that has a process forked, and stands for it. Only
+an ``up`` in the background has no such program, because its starter awaits the id of its process.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from unittest.mock import patch
 from bench.content import process
 from gateway.operations import replays
 from gateway.processes import background
+from gateway.sync import hook
 from runtime import worker_process
 from runtime.private import open_private
 from tests.support.forking import ROOT, Forked, fork, fork_server
@@ -82,7 +83,7 @@ def services_are_forked(server: Path | None = None) -> Iterator[None]:
     ``server``: socket of the fork server; None for that of this run.
     """
     with ExitStack() as stack:
-        for module in (replays, worker_process, process):
+        for module in (hook, replays, worker_process, process):
             stack.enter_context(patch.object(module, "sys", _Forking(server)))
         stack.enter_context(patch.object(background, "_spawn", partial(_fork_up, server)))
         yield

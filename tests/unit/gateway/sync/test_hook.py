@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -83,7 +83,7 @@ async def test_a_hook_starts_its_command_unless_head_stays(
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\nprintf "%s|" "$HEADRACE_HOME" "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(hook, "sys", SimpleNamespace(executable=str(program)))
     home = tmp_path / "it's home"
     home.mkdir()
     destination = Destination("docs", ("a b",), None, None, "x/")
