@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.running import headrace
+from tests.support.shell import install_headrace
 from tests.support.waiting import eventually, within
-
-_ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -32,11 +30,13 @@ def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
 
 
 async def watching(cli: Cli, *arguments: str, **streams: Any) -> asyncio.subprocess.Process:
-    """Start ``status --watch`` in its own process."""
+    """Start ``status --watch`` in a process with streams of its own."""
+    directory = Path(cli.environment["HEADRACE_HOME"])
+    await asyncio.to_thread(install_headrace, directory)
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "gateway.main", "status", "--watch", "--interval", "0.2"),
+        *(str(directory / "headrace"), "status", "--watch", "--interval", "0.2"),
         *arguments,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), "TERM": "xterm", **cli.environment},
+        env={**os.environ, "TERM": "xterm", **cli.environment},
         stdin=asyncio.subprocess.DEVNULL,
         **streams,
     )

@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -30,9 +29,8 @@ from runtime.embedded import EmbeddedPostgres
 from tests.support.gateways import Gateway, deployment
 
 _SEED = 7
-_REQUESTS = int(os.environ.get("HEADRACE_TEST_REQUESTS", "6"))
-"""Generated requests for each route and kind of data."""
-_REQUESTS_WITHOUT_KEY = 2
+_REQUESTS = int(os.environ.get("HEADRACE_TEST_REQUESTS", "4"))
+"""Generated requests for each route and kind of data; each is sent with a key and without one."""
 _STARTS_PROCESSES = "/replays"
 
 
@@ -197,8 +195,6 @@ async def test_no_generated_request_breaks_the_gateway(served: Gateway) -> None:
         mode: GenerationMode,
         key: str,
     ) -> None:
-        with_no_key = count()
-
         @seed(_SEED)
         @settings(
             max_examples=_REQUESTS,
@@ -220,10 +216,7 @@ async def test_no_generated_request_breaks_the_gateway(served: Gateway) -> None:
             headers.pop("Prefer", None)  # the gateway would wait
             if "json" in arguments:
                 headers.setdefault("Content-Type", "application/json")
-            authorizations = [{"Authorization": f"Bearer {key}"}]
-            if next(with_no_key) < _REQUESTS_WITHOUT_KEY:
-                authorizations.append({})
-            for authorization in authorizations:
+            for authorization in ({"Authorization": f"Bearer {key}"}, dict[str, str]()):
                 sent = httpx2.Request(
                     arguments["method"],
                     arguments["url"],
