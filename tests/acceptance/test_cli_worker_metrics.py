@@ -54,7 +54,7 @@ def free_port() -> int:
 
 
 async def use(redis_url: str) -> None:
-    """Publish changes in both lanes, ask in every mode, and publish what can't be read."""
+    """Publish changes in both lanes and one that can't be read, ask, and judge an answer."""
     async with OperatorClient.connect(redis_url) as client:
         receipts = [
             await client.publish(
@@ -64,7 +64,8 @@ async def use(redis_url: str) -> None:
             for lane in Lane
         ]
         await client.wait(receipts, vectors=True)
-        await client.ask("docs", "herons")
+        answer = await client.ask("docs", "herons")
+        await client.judge("docs", answer.query_id, answer.results[0].chunk_id, "used")
         await client.ask("docs", "herons", mode="keyword")
     redis = connect(redis_url)
     try:

@@ -136,7 +136,9 @@ async def test_a_question_is_one_trace_until_its_reply(
         answer = await cli("ask", "--project", "birds", "--min-event", token, question, "--json")
         assert answer.code == 0, answer
         [asked] = traces.named("publish query.requested")
-        await eventually(lambda: traces.named("ack query.requested"), "the worker sent its spans")
+        await eventually(
+            lambda: traces.named("process query.requested"), "the worker sent its spans"
+        )
         [line] = [
             line
             for line in map(json.loads, filter(is_json, worker.log().splitlines()))
