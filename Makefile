@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+DEVELOPMENT := $(VENV)/development-installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL_LOCKED := $(PIP) install --quiet --require-hashes --no-deps --only-binary :all: --requirement
 
 # tests start hundreds of processes, each of which would compile every module
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,8 +22,12 @@ $(INSTALLED): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo 'Headrace needs Python 3.11 or newer: make PYTHON=python3.11 …' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
+	$(INSTALL_LOCKED) requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable . --editable ./clients/python
+	@touch $@
+
+$(DEVELOPMENT): $(INSTALLED) requirements-dev.lock
+	$(INSTALL_LOCKED) requirements-dev.lock
 	@touch $@
 
 demo: install ## index a part of this repository and ask a few questions, in a minute or two
@@ -39,13 +45,13 @@ test: check ## check, then run every test
 quick: check ## check, then run the tests that need no server (a minute)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 
-check: install ## check format, lint, types and the direction of imports
+check: $(DEVELOPMENT) ## check format, lint, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: install ## fix format and lint
+format: $(DEVELOPMENT) ## fix format and lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -56,16 +62,16 @@ SEEDS ?= 10
 ifndef FIRST
 FIRST := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 endif
-chaos: install ## run every fault with SEEDS random seeds from FIRST on (a minute each)
+chaos: $(DEVELOPMENT) ## run every fault with SEEDS random seeds from FIRST on (a minute each)
 	HEADRACE_TEST_SEEDS=$(FIRST)-$$(($(FIRST) + $(SEEDS) - 1)) $(BIN)/python -m pytest -n 4 tests/chaos
 
-planted: install ## break each promise in a copy of the code, and check that a test fails
+planted: $(DEVELOPMENT) ## break each promise in a copy of the code, and check that a test fails
 	$(BIN)/python -m tests.chaos.planted_bugs
 
 bench: install ## print every measured figure (minutes)
 	@for name in indexing asking lanes replaying replay-load backlog doors watch; do $(BIN)/headrace bench $$name || exit 1; done
 
-lock: ## write requirements.lock again after a change of dependencies
+lock: ## write the two lock files again after a change of dependencies
 	tools/lock
 
 clean: ## remove .venv and caches; the state under HEADRACE_HOME stays

@@ -19,7 +19,7 @@ OLD, NEXT = "headrace", "headrace-next"
 """Name of each version as the source of its events and in the new column."""
 
 _ROOT = Path(__file__).parents[2]
-_LEFT_OUT = (".*", "docs", "requirements.lock")
+_LEFT_OUT = (".*", "docs", "requirements*.lock")
 _REVISION = f"{int(head_revision()) + 1:04}"
 _MIGRATION = '''"""Who noted a change."""
 

