@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group, InFlightEntry, letter_of
 from runtime import metrics, traces
+from runtime.intervals import until_tick
 from runtime.traces import Span
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
@@ -350,7 +351,7 @@ async def renew_leases(subscriptions: Mapping[TP, Subscription], lease: timedelt
     ignored if it has. The fence in the store covers the rest.
     """
     while True:
-        await asyncio.sleep(lease.total_seconds() / 3)
+        await asyncio.sleep(until_tick(lease / 3).total_seconds())
         for subscription in list(subscriptions.values()):
             await _renew(subscription)
 

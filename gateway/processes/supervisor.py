@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Protocol
 
 from runtime.errors import ConfigurationError, HeadraceError
-from runtime.intervals import Backoff
+from runtime.intervals import Backoff, until_tick
 
 __all__ = ["Part", "Restarts", "Supervisor"]
 
 _BACKOFF = Backoff(timedelta(seconds=0.5), timedelta(seconds=15), jitter=0)
-_WATCH_SECONDS = 0.5
+_WATCH_EVERY = timedelta(seconds=0.5)
 _LOG_CHECK_POLLS = 120
 
 
@@ -141,4 +141,4 @@ async def _wait_for_end(part: Part) -> None:
         polls += 1
         if polls % _LOG_CHECK_POLLS == 0:
             part.shorten_log()
-        await asyncio.sleep(_WATCH_SECONDS)
+        await asyncio.sleep(until_tick(_WATCH_EVERY).total_seconds())
