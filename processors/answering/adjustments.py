@@ -70,14 +70,13 @@ def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
     agreements = _agreements(question, asked, candidates)
     adjusted: dict[int, Adjustment] = {}
     for chunk_id, place in candidates.places.items() if asked else ():
-        parts = {
-            "name": NAME_BONUS * _share_of_name(place, asked),
-            "documentation": DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0),
-            "test or example": -TEST_MALUS * (is_test(place.uri) and not is_about_tests),
-        }
-        reasons = tuple(f"{name} {bonus:+.3f}" for name, bonus in parts.items() if bonus)
-        if reasons:
-            adjusted[chunk_id] = Adjustment(sum(parts.values()), reasons)
+        name = NAME_BONUS * _share_of_name(place, asked)
+        documentation = DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0)
+        test = -TEST_MALUS if is_test(place.uri) and not is_about_tests else 0.0
+        if name or documentation or test:
+            parts = ("name", name), ("documentation", documentation), ("test or example", test)
+            reasons = [f"{part} {bonus:+.3f}" for part, bonus in parts if bonus]
+            adjusted[chunk_id] = Adjustment(name + documentation + test, tuple(reasons))
     return adjusted
 
 
