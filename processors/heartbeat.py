@@ -18,7 +18,7 @@ import structlog
 
 from events.heartbeats import Heartbeats
 from events.transport import App
-from processors.embedders import CircuitStatus
+from processors.embedders.remote.circuit_breaker import CircuitStatus
 from runtime import metrics
 from runtime.lifespan import wait_for_tick
 from runtime.process_health import LoopLag, memory_bytes

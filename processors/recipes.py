@@ -13,8 +13,10 @@ from events.models import DOCUMENT_KINDS
 from events.rate_limits import RateLimits
 from processors.chunking.registry import Chunking
 from processors.contexts.models import ContextOptions
-from processors.embedders import CircuitOptions, ModelOptions, Precision, full_name
 from processors.embedders.local.cross_encoder import CrossEncoder
+from processors.embedders.local.encoder import Precision
+from processors.embedders.registry import ModelOptions, full_name
+from processors.embedders.remote.circuit_breaker import CircuitOptions
 from processors.embedders.remote.rate_limiter import RateLimiter
 from processors.embedders.remote.reranker import LiteLLMReranker
 from processors.embedders.reranker import Reranker

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import resource
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runtime.intervals import until_tick
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["LoopLag", "memory_bytes", "settle_heap"]
 
@@ -45,6 +48,8 @@ class LoopLag:
 
     async def watch(self, stop: asyncio.Event) -> None:
         """Measure until ``stop`` is set."""
+        import asyncio  # noqa: PLC0415  # parsers import this module, but have no event loop
+
         now = asyncio.get_running_loop().time
         while not stop.is_set():
             begun, pause = now(), until_tick(_INTERVAL).total_seconds()

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from pydantic import BaseModel, SecretStr
-
 __all__ = ["keep_secret", "masked", "secrets_of"]
 
 _MASK = "***"
@@ -61,6 +59,9 @@ def masked(text: str) -> str:
 
 def secrets_of(value: object) -> Iterator[str]:
     """Yield the secrets in a setting or its parts: the whole of a key, the password in a URL."""
+    # a parser, which has no settings, does without this library
+    from pydantic import BaseModel, SecretStr  # noqa: PLC0415
+
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
         yield text

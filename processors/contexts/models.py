@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from processors.embedders import CircuitOptions, CircuitStatus, Urgency
+from processors.embedders.embedder import Urgency
 from processors.embedders.registry import SharedTasks
-from processors.embedders.remote.circuit_breaker import Circuit
+from processors.embedders.remote.circuit_breaker import Circuit, CircuitOptions, CircuitStatus
 from processors.embedders.remote.provider import Completion, Endpoint, Provider, RequestRefused
 from processors.embedders.remote.rate_limiter import RateLimiter, RequestQueue
 from processors.embedders.remote.sender import RequestSender, count_outcome

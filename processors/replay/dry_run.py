@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 from processors.content import Contents
-from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
+from processors.embedders.registry import Embedders
 from processors.indexing.preparation import CutDocument
 from processors.replay.builder import Progress, batches
 from processors.replay.fold import LastChange

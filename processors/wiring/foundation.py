@@ -12,7 +12,8 @@ from processors.answering.relevance import RelevanceStep
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.contexts.models import ContextModels
 from processors.contexts.stage import ContextLimits, ContextStage
-from processors.embedders import Embedders, tokenizer_path
+from processors.embedders.local.tokenizer import tokenizer_path
+from processors.embedders.registry import Embedders
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import LiveEmbedding, SharedEmbedding
 from processors.indexing.preparation import (

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from events.names import LogPosition
-from processors.embedders import full_name
+from processors.embedders.registry import full_name
 from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage

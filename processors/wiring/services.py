@@ -26,7 +26,7 @@ from processors.chunking.types import CountTokens
 from processors.contexts.maintenance import ContextMaintenance
 from processors.contexts.models import ContextModels
 from processors.deployment import DeploymentWatch
-from processors.embedders import Embedders
+from processors.embedders.registry import Embedders
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.pipeline import Embedding
 from processors.embedding.requests import VectorRequests

@@ -19,8 +19,7 @@ from events.server.connection import connect, redis_errors
 from processors.doctor.checks.postgres_server import check_postgres, postgres_facts
 from processors.doctor.checks.redis_server import check_redis, redis_facts
 from processors.doctor.findings import Condition
-from processors.embedders import ModelOptions
-from processors.embedders.registry import create_embedder
+from processors.embedders.registry import ModelOptions, create_embedder
 from processors.embedders.remote.provider import Endpoint, Provider
 from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable

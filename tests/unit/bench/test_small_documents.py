@@ -7,8 +7,7 @@ from collections import Counter
 from bench.small_documents import changes_of_all_kinds, notes
 from processors.chunking import cut
 from processors.chunking.types import Source
-from processors.embedders import tokenizer_path
-from processors.embedders.local.tokenizer import TokenCounter
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 
 COUNT = 300
 

@@ -78,3 +78,15 @@ def test_no_process_imports_a_format_when_it_starts() -> None:
     modules = set(run.stdout.split())
     assert "processors.chunking.registry" in modules
     assert not LIBRARIES & modules
+
+
+def test_a_parser_imports_nothing_of_a_worker() -> None:
+    """A worker runs a parser for each core, and each takes the memory of its modules."""
+    starts = "processors.chunking.sandbox.child, processors.chunking.registry"
+    program = f"import sys, {starts}; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    modules = set(run.stdout.split())
+    assert "processors.chunking.registry" in modules
+    assert not {"asyncio", "asyncpg", "pydantic", "redis", "rich", "store", "structlog"} & modules

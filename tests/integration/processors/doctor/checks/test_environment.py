@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from processors.doctor.checks.environment import Environment
 from processors.doctor.findings import Condition, State
-from processors.embedders import ModelOptions
+from processors.embedders.registry import ModelOptions
 from runtime.settings import LOCAL_MODEL
 from tests.support.databases import Database
 
