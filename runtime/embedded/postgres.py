@@ -30,6 +30,7 @@ _OPERATOR = "headrace_operator"
 _DATABASE = "headrace"
 _SOCKET_NAME = ".s.PGSQL.5432"
 _SMALL_SHARED_MEMORY_BYTES = 2**30
+_LEAST_BUFFERS_MB, _MOST_BUFFERS_MB = 128, 512
 # the server logs one of these while processes of a killed predecessor are still ending
 _PREDECESSOR_MESSAGES = ("is still in use", "already exists", "shared memory")
 
@@ -46,7 +47,9 @@ class PostgresUrls:
 class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
     """A Postgres server in ``home``, reachable through a unix socket by this user only.
 
-    Stopping it refuses new work and rolls open transactions back.
+    Stopping it refuses new work and rolls open transactions back. Its buffers
+    (``shared_buffers_mb``) have by default the size of the data at the start, within limits: the
+    pages that a server has read or written stay in memory until its end.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         home: Path,
         *,
         worker_role: str = "headrace_worker",
-        shared_buffers_mb: int = 512,
+        shared_buffers_mb: int | None = None,
         maintenance_work_mem_mb: int = 512,
         max_connections: int = 60,
         start_timeout: timedelta = timedelta(seconds=60),
@@ -68,10 +71,10 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         )
         self._data = self._directory / "data"
         self._worker_role = worker_role
+        self._shared_buffers_mb = shared_buffers_mb
         self._settings = {
             "listen_addresses": "",
             "max_connections": str(max_connections),
-            "shared_buffers": f"{shared_buffers_mb}MB",
             "maintenance_work_mem": f"{maintenance_work_mem_mb}MB",
             "random_page_cost": "1.1",
             "synchronous_commit": "on",
@@ -129,11 +132,19 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
             remove_socket_directory(self._directory, self._socket_directory)
 
     def _command(self, programs: Path, socket_directory: Path) -> list[str]:
-        settings = self._settings | {"unix_socket_directories": str(socket_directory)}
+        settings = self._settings | {
+            "shared_buffers": f"{self._shared_buffers_mb or self._buffers_for_data_mb()}MB",
+            "unix_socket_directories": str(socket_directory),
+        }
         if _shared_memory_is_small():
             settings["dynamic_shared_memory_type"] = "mmap"
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         return [str(programs / "postgres"), "-D", str(self._data), *options]
+
+    def _buffers_for_data_mb(self) -> int:
+        tables = (self._data / "base").rglob("*")
+        data_mb = sum(file.stat().st_size for file in tables) // 2**20
+        return min(max(data_mb, _LEAST_BUFFERS_MB), _MOST_BUFFERS_MB)
 
     async def _clear_orphan(self) -> None:
         """End a server whose owner was killed, or remove its pid file if the id was reused."""

@@ -43,6 +43,7 @@ asyncio.run(own(Path(sys.argv[1])))
 
 async def write_both(postgres_url: str, redis_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
+    assert await connection.fetchval("SHOW shared_buffers") == "128MB"
     await connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
     await connection.close()
     client = Redis.from_url(redis_url)
@@ -51,16 +52,22 @@ async def write_both(postgres_url: str, redis_url: str) -> None:
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Data written before a restart is there afterwards."""
+    """Data written before a restart is there afterwards; the buffers grow with the data."""
     postgres, redis = EmbeddedPostgres(tmp_path), EmbeddedRedis(tmp_path)
     await write_both((await postgres.start()).owner, await redis.start())
     await redis.stop()
     await postgres.stop()
+    with (tmp_path / "postgres" / "data" / "base" / "large").open("wb") as large:
+        large.truncate(300 * 2**20)
 
     urls, redis_url = await postgres.start(), await redis.start()
     try:
         connection = await asyncpg.connect(urls.owner)
         assert await connection.fetchval("SELECT one FROM kept") == 1
+        buffers_bytes = await connection.fetchval(
+            "SELECT setting::int * 8192 FROM pg_settings WHERE name = 'shared_buffers'"
+        )
+        assert 300 * 2**20 <= buffers_bytes < 512 * 2**20
         await connection.close()
         client = Redis.from_url(redis_url)
         assert await client.get("kept") == b"1"
