@@ -9,22 +9,32 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.private import open_private
 
-__all__ = ["ChildProcess", "User", "command_of", "end_orphan", "is_alive"]
+__all__ = [
+    "PRIVATE_MASK",
+    "ChildProcess",
+    "Fork",
+    "Process",
+    "User",
+    "command_of",
+    "end_orphan",
+    "is_alive",
+]
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _PROC = Path("/proc")
 _LOG_LIMIT_BYTES = 10 * 2**20
 _POLL_SECONDS = 0.02
-_PRIVATE_MASK = 0o077
+PRIVATE_MASK = 0o077
+"""Umask of child processes."""
 _LAST_BYTES = 64 * 2**10
 _REASON = re.compile(r"\b(?:FATAL|PANIC|ERROR|Fatal error|[Ee]rror)\b|No space left|^headrace: ")
 """Marks of a line with the reason for an end, in the output of Postgres, Redis and Headrace."""
@@ -46,12 +56,42 @@ class User:
     reach: bool
 
 
+class Process(Protocol):
+    """Methods of ``subprocess.Popen`` that its starter needs."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, or the negative number of the fatal signal; None while it runs."""
+
+    def wait(self) -> int:
+        """Wait for the end; return what ``poll`` does."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, unless the process has ended."""
+
+    def kill(self) -> None:
+        """End the process at once."""
+
+
+Fork = Callable[[Sequence[str], Mapping[str, str], int, signal.Signals], Process | None]
+"""Starts a command of Headrace without loading its modules again.
+
+The arguments are those of the command, its environment, the file descriptor that it writes to, and
+the signal that ends it with this process. Returns None if that is impossible.
+"""
+
+
 class ChildProcess:
     """A child process that ends at the latest when this process ends.
 
     Start it from a thread that lives as long as the child: Linux reports the death of the
     thread that forked, not of the process. The end of the child is polled for, because an asyncio
     subprocess belongs to one event loop, and a child may outlive that loop.
+
+    ``fork`` is tried first, if it is given. It returns None if ``command`` has to be started.
     """
 
     def __init__(
@@ -63,6 +103,7 @@ class ChildProcess:
         stop_signal: signal.Signals = signal.SIGTERM,
         user: User | None = None,
         environment: Mapping[str, str] | None = None,
+        fork: Callable[[int], Process | None] | None = None,
     ) -> None:
         self._name = name
         self._command = command
@@ -70,7 +111,8 @@ class ChildProcess:
         self._stop_signal = stop_signal
         self._user = user
         self._environment = environment
-        self._child: subprocess.Popen[bytes] | None = None
+        self._fork = fork
+        self._child: Process | None = None
         self._log_start = 0
 
     @property
@@ -179,6 +221,10 @@ class ChildProcess:
         self._child = None
 
     def _spawn(self, output: IO[bytes] | None) -> None:
+        if self._fork is not None and output is not None:
+            self._child = self._fork(output.fileno())
+            if self._child is not None:
+                return
         self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
             [*self._launcher(), "--", *self._command],
             env=self._environment,
@@ -186,7 +232,7 @@ class ChildProcess:
             stdout=output,
             stderr=output,
             start_new_session=True,  # the terminal's Ctrl-C must reach only us: we stop it in order
-            umask=_PRIVATE_MASK,
+            umask=PRIVATE_MASK,
         )
 
     def _launcher(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from runtime.child_process import ChildProcess
+from runtime.child_process import ChildProcess, Fork
 from runtime.errors import ConfigurationError
 
 __all__ = ["ServiceProcess", "WorkerProcess", "worker_process"]
@@ -25,6 +26,7 @@ class ServiceProcess:
     """``headrace ARGUMENTS``, which runs until it is ended, with ``environment`` added to our own.
 
     It logs to ``log``, or to our own output. It is killed if it does not end in ``stop_timeout``.
+    With ``fork``, it shares the memory of its modules with other processes.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class ServiceProcess:
         stop_timeout: timedelta,
         log: Path | None = None,
         name: str,
+        fork: Fork | None = None,
     ) -> None:
         self.name = name
         self.log = log
@@ -42,12 +45,14 @@ class ServiceProcess:
         self._directory = tempfile.TemporaryDirectory(prefix="headrace-")
         self._ready = Path(self._directory.name) / "ready"
         # -P: the current directory may hold packages with the names of ours
-        command = [sys.executable, "-P", "-m", "gateway.main", *arguments]
+        arguments = [*arguments, "--ready-file", str(self._ready)]
+        environment = {**os.environ, **environment}
         self._child = ChildProcess(
             name,
-            [*command, "--ready-file", str(self._ready)],
+            [sys.executable, "-P", "-m", "gateway.main", *arguments],
             log=log,
-            environment={**os.environ, **environment},
+            environment=environment,
+            fork=fork and (lambda output: fork(arguments, environment, output, signal.SIGTERM)),
         )
 
     @property
@@ -120,6 +125,7 @@ class WorkerProcess(ServiceProcess):
         stop_timeout: timedelta,
         log: Path | None = None,
         name: str = "the worker",
+        fork: Fork | None = None,
     ) -> None:
         super().__init__(
             ["worker", *arguments],
@@ -127,6 +133,7 @@ class WorkerProcess(ServiceProcess):
             stop_timeout=stop_timeout,
             log=log,
             name=name,
+            fork=fork,
         )
 
 

@@ -120,9 +120,10 @@ async def _up(
     commands: CommandServer,
 ) -> None:
     with _home_lock(prepare_home(settings)):
+        commands.listen(settings.home_directory)
         async with AsyncExitStack() as exits:
             servers, processes = await unless_stopped(
-                _start(settings, count, port, quiet, exits), stop
+                _start(settings, count, port, quiet, commands, exits), stop
             )
             started_settings = servers.settings
             address = "" if port is None else processes[-1].announcement
@@ -133,7 +134,6 @@ async def _up(
                 _say(f"the gateway listens at {address}; its pages open with this link, once:")
                 _say(await login_link(started_settings, address))
             exits.enter_context(announce(started_settings, address))
-            commands.listen(started_settings.home_directory)
             if idle is not None:
                 ending = asyncio.create_task(_end_when_idle(started_settings, idle, stop))
                 exits.callback(ending.cancel)
@@ -164,11 +164,16 @@ def _home_lock(home: Path) -> Iterator[None]:
 
 
 async def _start(
-    settings: Settings, count: int, port: int | None, quiet: bool, exits: AsyncExitStack
+    settings: Settings,
+    count: int,
+    port: int | None,
+    quiet: bool,
+    commands: CommandServer,
+    exits: AsyncExitStack,
 ) -> tuple[StartedServers, list[ServiceProcess]]:
-    servers = await exits.enter_async_context(start_servers(settings))
+    servers = await exits.enter_async_context(start_servers(settings, commands.start))
     processes: list[ServiceProcess] = [
-        *supervised_workers(require_database(servers.settings), count)
+        *supervised_workers(require_database(servers.settings), count, commands.start)
     ]
     async with open_database(servers.settings):
         pass  # raises an error if the servers belong to two deployments
@@ -177,7 +182,7 @@ async def _start(
         echo = asyncio.create_task(_echo(tails))
         exits.push_async_callback(_end_echo, echo, tails)
     if port is not None:
-        processes.append(supervised_gateway(servers.settings, port))
+        processes.append(supervised_gateway(servers.settings, port, commands.start))
     for process in processes:
         exits.push_async_callback(process.stop)
     # wait for all, so that none is still starting when this function returns or raises

@@ -1,13 +1,13 @@
-"""Command server of `up`: forks processes that have all modules loaded, for commands.
+"""Command server of `up`: forks processes that have all modules loaded, for commands and services.
 
-A command spends most of its processor time on imports. The server is forked from `up` before that
-has threads, so both share most of their memory. It is one thread without an event loop, and does
-nothing while there is no command. The first command runs in its own process, while the server
-loads the modules.
+A command spends most of its processor time on imports, and modules take most of the memory of a
+gateway or a worker. The server is forked from `up` before that has threads, so all these processes
+share most of their memory. It is one thread without an event loop, and does nothing while there is
+no command.
 
-Each connection (``gateway.processes.forked_command``) is one command. The reply is a byte when it
-is accepted, and its exit code when it has ended. Bytes of the client are signals for it, and the
-end of the connection kills it.
+Each connection (``gateway.processes.forked_command``) is one command. The reply is the id of its
+process when it is accepted, and its exit code when it has ended. Bytes of the client are signals
+for it, and the end of the connection ends it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,31 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.processes.forked_command import FORWARDED, SOCKET_NAME, STREAMS, identity
+from gateway.processes.forked_command import (
+    FORWARDED,
+    NUMBER_BYTES,
+    SOCKET_NAME,
+    STREAMS,
+    identity,
+    send_order,
+)
+from runtime.child_process import PRIVATE_MASK, is_alive
 
-__all__ = ["CommandServer", "command_server"]
+__all__ = ["CommandServer", "ForkedService", "command_server"]
 
 _PRELOADED = (
     "gateway.answer_view",
     "gateway.commands.ask",
     "gateway.commands.crawl",
+    "gateway.commands.serve",
     "gateway.commands.sync",
+    "gateway.commands.worker",
     "gateway.line_view",
     "gateway.sync.refresh",
     "processors.deployment",
@@ -52,20 +62,111 @@ _PRELOADED = (
 )
 _PR_SET_PDEATHSIG = 1
 _ORDER_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+_START_SECONDS = 30.0
+"""Longest wait for a service, which begins once the modules are loaded."""
+_ARGUMENTS_START, _ARGUMENTS_END = 45, 46
+"""Fields of ``/proc/self/stat`` behind the name of the program: addresses of the command line."""
 _LONGEST_PATH = 100
 """Bytes of a path that every system accepts for a socket."""
 
 
 class CommandServer:
-    """Side of `up`: it names the home in which the forked server listens."""
+    """Side of `up`: it names the home in which the forked server listens, and orders services."""
 
-    def __init__(self, order: int) -> None:
-        self._order = order
+    def __init__(self, channel: socket.socket | None) -> None:
+        self._channel = channel
 
     def listen(self, home: Path) -> None:
-        """Listen in a home, which is private and locked by this `up`."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._order, os.fsencode(home / SOCKET_NAME) + b"\n")
+        """Load the modules, then listen in a home, which is private and locked by this `up`."""
+        if self._channel is not None:
+            with contextlib.suppress(OSError):
+                self._channel.send(os.fsencode(home / SOCKET_NAME))
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        output: int,
+        stop_signal: signal.Signals,
+    ) -> ForkedService | None:
+        """Run a command that writes to ``output``; it ends by ``stop_signal`` with this process.
+
+        Call it after ``listen``. Returns None if the server has ended, or runs other code than is
+        installed now.
+        """
+        if self._channel is None:
+            return None
+        connection, end = socket.socketpair()
+        connection.settimeout(_START_SECONDS)
+        try:
+            with end, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+                socket.send_fds(self._channel, [b"\n"], [end.fileno()])
+                streams = nothing.fileno(), output, output
+                send_order(connection, arguments, environment, streams, PRIVATE_MASK, stop_signal)
+            pid = connection.recv(NUMBER_BYTES)
+        except OSError:
+            pid = b""
+        if not pid:
+            connection.close()
+            return None
+        return ForkedService(int.from_bytes(pid, "big", signed=True), connection)
+
+
+class ForkedService:
+    """A process of the server, with the methods of ``subprocess.Popen`` that its starter needs."""
+
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.pid = pid
+        self._connection = connection
+        self._exit_code: int | None = None
+        self._is_alone = False
+        connection.setblocking(False)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or the negative number of the fatal signal; None while it runs."""
+        if self._exit_code is None and not self._is_alone:
+            with contextlib.suppress(BlockingIOError):
+                self._read_exit_code()
+        if self._is_alone and not is_alive(self.pid):
+            self._exit_code = -signal.SIGTERM
+        return self._exit_code
+
+    def wait(self) -> int:
+        """Wait for the end; return what ``poll`` does."""
+        while (code := self.poll()) is None:
+            time.sleep(_POLL_SECONDS)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is not None:
+            return
+        with contextlib.suppress(OSError):
+            if self._is_alone:
+                os.kill(self.pid, number)
+            else:
+                self._connection.send(bytes([number]))
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def _read_exit_code(self) -> None:
+        """Read the exit code. Without one the server was killed, and then ends its processes.
+
+        Raises:
+            BlockingIOError: the process runs.
+        """
+        try:
+            code = self._connection.recv(NUMBER_BYTES)
+        except ConnectionError:
+            code = b""
+        self._connection.close()
+        if code:
+            self._exit_code = int.from_bytes(code, "big", signed=True)
+        else:
+            self._is_alone = True
 
 
 @contextlib.contextmanager
@@ -75,33 +176,34 @@ def command_server() -> Iterator[CommandServer]:
     Call it before the process has threads or an event loop.
     """
     if sys.platform != "linux":
-        yield CommandServer(os.open(os.devnull, os.O_WRONLY))
+        yield CommandServer(None)
         return
-    orders, order = os.pipe()
+    channel, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     gc.collect()
     gc.freeze()  # a collection writes to each object that it examines, and so ends the sharing
     pid = os.fork()
     if pid == 0:
-        os.close(order)
-        _serve_until_closed(orders)
-    os.close(orders)
+        channel.close()
+        _serve_until_closed(end)
+    end.close()
     try:
-        yield CommandServer(order)
+        yield CommandServer(channel)
     finally:
-        os.close(order)
+        channel.close()
         os.waitpid(pid, 0)
 
 
-def _serve_until_closed(orders: int) -> NoReturn:
-    """Wait for a path on the pipe, and serve until the pipe is closed."""
+def _serve_until_closed(channel: socket.socket) -> NoReturn:
+    """Wait for a path on the channel, and serve until the channel is closed."""
     try:
-        os.setsid()  # Ctrl-C is for `up`, which then closes the pipe
+        os.setsid()  # Ctrl-C is for `up`, which then closes the channel
         null = os.open(os.devnull, os.O_RDWR)
         for stream in STREAMS:
             os.dup2(null, stream)
-        path = os.fsdecode(os.read(orders, _LONGEST_PATH * 10)).removesuffix("\n")
-        if path and len(os.fsencode(path)) <= _LONGEST_PATH:
-            _Server(Path(path), orders).serve()
+        if path := channel.recv(_LONGEST_PATH * 10):
+            for name in _PRELOADED:
+                import_module(name)
+            _Server(channel).serve(path)
     except BaseException:  # noqa: BLE001  # commands then run in their own processes
         os._exit(1)
     os._exit(0)
@@ -110,57 +212,65 @@ def _serve_until_closed(orders: int) -> NoReturn:
 class _Server:
     """Forks a process for each connection, and reports its exit code."""
 
-    def __init__(self, path: Path, orders: int) -> None:
-        self._path = path
-        self._orders = orders
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
         self._identity = json.loads(json.dumps(identity()))
-        self._code: dict[str, int] = {}
+        self._code = _loaded_code()
         self._clients: dict[int, socket.socket] = {}
+        self._stop_signals: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
         self._bell, self._ringer = socket.socketpair()
         self._ends = False
 
-    def serve(self) -> None:
-        """Serve until the pipe of `up` is closed and all commands have ended."""
+    def serve(self, path: bytes) -> None:
+        """Serve at a path, and `up`, until the channel is closed and all commands have ended."""
         for end in (self._bell, self._ringer):
             end.setblocking(False)
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._path.unlink(missing_ok=True)
-        self._listener.bind(str(self._path))
-        self._listener.listen(64)
-        for source, react in (
-            (self._orders, self._end),
-            (self._listener, self._accept),
-            (self._bell, self._reap),
-        ):
-            self._selector.register(source, selectors.EVENT_READ, react)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._accept_service)
+        self._selector.register(self._bell, selectors.EVENT_READ, self._reap)
+        if len(path) <= _LONGEST_PATH:
+            self._listen(Path(os.fsdecode(path)))
+        gc.collect()
+        gc.freeze()
         while not self._ends or self._clients:
             for key, _ in self._selector.select():
                 key.data()
 
+    def _listen(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept_command)
+
     def _end(self) -> None:
         """Accept no further command."""
         self._ends = True
-        self._selector.unregister(self._orders)
-        self._selector.unregister(self._listener)
+        self._selector.unregister(self._channel)
+        if path := self._listener.getsockname():
+            self._selector.unregister(self._listener)
+            Path(path).unlink(missing_ok=True)
         self._listener.close()
-        self._path.unlink(missing_ok=True)
 
-    def _accept(self) -> None:
+    def _accept_service(self) -> None:
+        _, clients, _, _ = socket.recv_fds(self._channel, 1, 1)
+        if not clients:
+            self._end()
+        for client in clients:
+            self._accept(socket.socket(fileno=client))
+
+    def _accept_command(self) -> None:
         client, _ = self._listener.accept()
-        if not self._code:
-            client.close()
-            self._preload()
-            return
+        self._accept(client)
+
+    def _accept(self, client: socket.socket) -> None:
         client.settimeout(_ORDER_SECONDS)
         streams: list[int] = []
         try:
             order, streams = _receive(client)
             is_accepted = _user_of(client) == os.geteuid() and self._accepts(order, streams)
-            if is_accepted:
-                client.sendall(b"\n")
         except (OSError, ValueError):
             is_accepted = False
         if is_accepted:
@@ -176,24 +286,24 @@ class _Server:
         is_same = order.get("identity") == self._identity
         return is_complete and is_same and self._code == _code_of(self._code)
 
-    def _preload(self) -> None:
-        """Load the modules; a deployment without commands saves their memory."""
-        for name in _PRELOADED:
-            import_module(name)
-        self._code = _loaded_code()
-        gc.collect()
-        gc.freeze()
-
     def _fork(self, client: socket.socket, order: dict[str, Any], streams: Sequence[int]) -> None:
-        parent, pid = os.getpid(), os.fork()
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:  # too many processes, or no memory
+            client.close()
+            return
         if pid == 0:
             self._leave(client)
             _become(order, streams, parent)
         self._clients[pid] = client
+        self._stop_signals[pid] = order["stop_signal"]
         self._selector.register(client, selectors.EVENT_READ, partial(self._signal, pid))
+        with contextlib.suppress(OSError):  # the client has ended, which is seen next
+            client.sendall(pid.to_bytes(NUMBER_BYTES, "big", signed=True))
 
     def _signal(self, pid: int) -> None:
-        """Forward a signal of the client, or kill the process of a client that has ended."""
+        """Forward signals of the client, or end the process of a client that has ended."""
         client = self._clients.get(pid)
         if client is None:
             return
@@ -201,14 +311,16 @@ class _Server:
             numbers = client.recv(16)
         except OSError:
             numbers = b""
-        for number in numbers or [signal.SIGKILL]:
-            os.kill(pid, number)
         if not numbers:
-            self._forget(pid).close()
+            self._selector.unregister(client)
+        for number in numbers or [self._stop_signals[pid]]:
+            os.kill(pid, number)
 
     def _forget(self, pid: int) -> socket.socket:
         client = self._clients.pop(pid)
-        self._selector.unregister(client)
+        del self._stop_signals[pid]
+        if client in self._selector.get_map():
+            self._selector.unregister(client)
         return client
 
     def _reap(self) -> None:
@@ -219,15 +331,15 @@ class _Server:
                 if ended[0] in self._clients:
                     code = os.waitstatus_to_exitcode(ended[1])
                     with self._forget(ended[0]) as client, contextlib.suppress(OSError):
-                        client.sendall(code.to_bytes(4, "big", signed=True))
+                        client.sendall(code.to_bytes(NUMBER_BYTES, "big", signed=True))
 
     def _leave(self, client: socket.socket) -> None:
         """Close the server's resources in the child."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
-        os.close(self._orders)
-        for end in (self._listener, self._bell, self._ringer, client, *self._clients.values()):
+        own = self._channel, self._listener, self._bell, self._ringer
+        for end in (*own, client, *self._clients.values()):
             end.close()
 
 
@@ -292,7 +404,7 @@ def _become(order: dict[str, Any], streams: Sequence[int], parent: int) -> NoRet
 def _take_over(order: dict[str, Any], streams: Sequence[int], parent: int) -> None:
     """Give this process the streams, directory and environment of the client."""
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, order["stop_signal"], 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     for number in FORWARDED:
@@ -317,3 +429,12 @@ def _take_over(order: dict[str, Any], streams: Sequence[int], parent: int) -> No
     sys.stdout = open_stream(1, "w", errors=errors, buffering=1 if os.isatty(1) else -1)
     sys.stderr = open_stream(2, "w", errors="backslashreplace", buffering=1)
     sys.argv[1:] = order["arguments"]
+    _show_arguments(order["arguments"])
+
+
+def _show_arguments(arguments: Sequence[str]) -> None:
+    """Put the arguments of the command in the place of those of `up` in lists of processes."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
+    line = "\0".join(["headrace", *arguments]).encode()[: end - start - 1]
+    ctypes.memmove(start, line.ljust(end - start, b"\0"), end - start)

@@ -11,21 +11,32 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["COMMANDS", "FORWARDED", "SOCKET_NAME", "STREAMS", "identity", "run_forked"]
+__all__ = [
+    "COMMANDS",
+    "FORWARDED",
+    "NUMBER_BYTES",
+    "SOCKET_NAME",
+    "STREAMS",
+    "identity",
+    "run_forked",
+    "send_order",
+]
 
 COMMANDS = frozenset({"ask", "crawl", "github", "grep", "hook", "sync"})
 """Commands that are frequent, and whose work takes less time than their imports."""
 
 SOCKET_NAME = "commands.sock"
+NUMBER_BYTES = 4
+"""Length of a process id or an exit code, big endian with a sign."""
 STREAMS = (0, 1, 2)
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ANSWER_SECONDS = 2.0
-_EXIT_CODE_BYTES = 4
 _NAMESPACES = ("mnt", "net", "pid", "user")
 
 
@@ -45,8 +56,10 @@ def run_forked(arguments: list[str]) -> int | None:
         try:
             server.connect(str(home / SOCKET_NAME))
             server.settimeout(_ANSWER_SECONDS)
-            _send_order(server, arguments)
-            if not server.recv(1):
+            mask = os.umask(0)
+            os.umask(mask)
+            send_order(server, arguments, os.environ, STREAMS, mask)
+            if not server.recv(NUMBER_BYTES):
                 return None
         except (OSError, RuntimeError):  # RuntimeError: the user has no home
             return None
@@ -71,14 +84,28 @@ def identity() -> list[Any]:
     ]
 
 
-def _send_order(server: socket.socket, arguments: list[str]) -> None:
-    mask = os.umask(0)
-    os.umask(mask)
+def send_order(
+    server: socket.socket,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    mask: int,
+    stop_signal: int = signal.SIGKILL,
+) -> None:
+    """Order a process with these streams, and the directory and rights of this one.
+
+    ``mask`` is the umask of the process. It gets ``stop_signal`` if the connection or the server
+    ends.
+
+    Raises:
+        OSError: the server has ended.
+    """
     order = {
         "identity": identity(),
-        "arguments": arguments,
-        "environment": dict(os.environ),
+        "arguments": [*arguments],
+        "environment": dict(environment),
         "mask": mask,
+        "stop_signal": int(stop_signal),
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "processors": sorted(os.sched_getaffinity(0)),
         "encoding": sys.stdout.encoding,
@@ -86,7 +113,7 @@ def _send_order(server: socket.socket, arguments: list[str]) -> None:
     }
     directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        socket.send_fds(server, [b"\n"], [*STREAMS, directory])
+        socket.send_fds(server, [b"\n"], [*streams, directory])
     finally:
         os.close(directory)
     server.sendall(json.dumps(order).encode() + b"\n")
@@ -99,10 +126,10 @@ def _follow(server: socket.socket) -> int:
         server.send(bytes([number]))
 
     former = {number: signal.signal(number, forward) for number in FORWARDED}
-    code = server.recv(_EXIT_CODE_BYTES, socket.MSG_WAITALL)
+    code = server.recv(NUMBER_BYTES, socket.MSG_WAITALL)
     for number, handler in former.items():
         signal.signal(number, handler)
-    if len(code) < _EXIT_CODE_BYTES:
+    if len(code) < NUMBER_BYTES:
         print("headrace: `headrace up` was killed; run the command again", file=sys.stderr)  # noqa: T201
         return 1
     exit_code = int.from_bytes(code, "big", signed=True)

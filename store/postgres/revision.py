@@ -9,9 +9,18 @@ from importlib.resources import files
 import asyncpg
 
 from runtime.errors import ConfigurationError
+from store.postgres.connection import connect, explained
 from store.postgres.named_queries import named
 
-__all__ = ["Schema", "check", "head_revision", "read_schema", "refuse_flawed", "revisions"]
+__all__ = [
+    "Schema",
+    "check",
+    "head_revision",
+    "is_current",
+    "read_schema",
+    "refuse_flawed",
+    "revisions",
+]
 
 _QUERIES = named("revision")
 
@@ -56,6 +65,21 @@ async def check(connection: asyncpg.Connection) -> None:
         ConfigurationError: the database has another schema; the message names the remedy.
     """
     refuse_flawed(await read_schema(connection))
+
+
+async def is_current(url: str) -> bool:
+    """Return whether a database has exactly the schema of this code.
+
+    Raises:
+        Unavailable: the server cannot be reached.
+        ConfigurationError: the URL is invalid, or the server denies access.
+    """
+    connection = await connect(url)
+    try:
+        with explained():
+            return (await read_schema(connection)).revision == head_revision()
+    finally:
+        await connection.close()
 
 
 def refuse_flawed(schema: Schema) -> None:

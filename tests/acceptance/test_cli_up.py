@@ -126,7 +126,7 @@ async def test_ask_starts_what_it_needs(cli: Cli) -> None:
     assert found["results"][0]["content"] == "Herons nest in March."
 
 
-REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
+REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "headrace worker"
 
 
 async def test_what_is_killed_comes_back_and_one_signal_ends_all(

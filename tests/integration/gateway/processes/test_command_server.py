@@ -1,6 +1,6 @@
 """Command server: commands run in its processes as they would run in their own.
 
-The tests share a server, which the last one ends.
+The tests of commands share a server, which the last of them ends.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from runtime.child_process import command_of
 from tests.support.forking import ROOT
+from tests.support.processes import tree
 from tests.support.waiting import eventually, within
 
 _SERVER = """
@@ -25,6 +28,25 @@ from gateway.processes.command_server import command_server
 with command_server() as server:
     server.listen(Path(sys.argv[1]))
     sys.stdin.read()
+"""
+_UP = """
+import os
+import signal
+import sys
+from pathlib import Path
+from gateway.processes.command_server import command_server
+with command_server() as server, open(Path(sys.argv[1], "service.log"), "wb") as log:
+    server.listen(Path(sys.argv[1]))
+    service = None
+    for line in sys.stdin:
+        word, *arguments = line.split()
+        if word == "start":
+            service = server.start(arguments, os.environ, log.fileno(), signal.SIGTERM)
+            print(service and service.pid, flush=True)
+        elif word == "wait":
+            print(service.wait(), flush=True)
+        else:
+            service.send_signal(int(word))
 """
 _CLIENT = """
 import sys
@@ -47,13 +69,11 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 async def server(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A command server that has loaded its modules."""
+    """A command server."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _SERVER, str(home)), env=_environment(home), stdin=-1
     )
     await eventually((home / "commands.sock").exists, "the server listens", timeout=60)
-    _, _, error = await _run(home, "ask", "--help")
-    assert error == _IN_ITS_OWN_PROCESS  # the first command causes the server to load its modules
     try:
         yield process
     finally:
@@ -122,6 +142,20 @@ async def test_signals_reach_the_command_and_its_process_ends_with_it(
     server: asyncio.subprocess.Process, home: Path
 ) -> None:
     connections: asyncio.Queue[str] = asyncio.Queue()
+    async with _silent_redis(connections) as url, within(60):
+        variables = {"HEADRACE_REDIS_URL": url}
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)):
+            command = await _start(home, "ask", "x", environment=variables)
+            assert await connections.get() == "open"
+            command.send_signal(number)
+            await command.communicate()
+            assert command.returncode == code
+            assert await connections.get() == "closed"  # so its process has ended
+
+
+@asynccontextmanager
+async def _silent_redis(connections: asyncio.Queue[str]) -> AsyncIterator[str]:
+    """Run a server that never answers; it notes when a connection is open and closed."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await connections.put("open")
@@ -130,16 +164,50 @@ async def test_signals_reach_the_command_and_its_process_ends_with_it(
         await connections.put("closed")
 
     silent = await asyncio.start_server(connect, "127.0.0.1", 0)
-    port = silent.sockets[0].getsockname()[1]
-    variables = {"HEADRACE_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
-    async with silent, within(60):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)):
-            command = await _start(home, "ask", "x", environment=variables)
+    async with silent:
+        yield f"redis://127.0.0.1:{silent.sockets[0].getsockname()[1]}/0"
+
+
+async def test_services_run_in_processes_of_the_server(tmp_path: Path) -> None:
+    """A service has its arguments as command line, and ends by the signals of its starter.
+
+    It ends with its starter and with the server, which then starts none.
+    """
+    connections: asyncio.Queue[str] = asyncio.Queue()
+    async with _silent_redis(connections) as url, within(120):
+        up = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _UP, str(tmp_path)),
+            env=_environment(tmp_path, HEADRACE_REDIS_URL=url),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+
+        async def call(line: str) -> str:
+            assert up.stdin is not None
+            assert up.stdout is not None
+            up.stdin.write(f"{line}\n".encode())
+            return (await up.stdout.readline()).decode().strip()
+
+        try:
+            await call("start worker --help")
+            assert await call("wait") == "0"
+            assert "until SIGTERM" in (tmp_path / "service.log").read_text()
+            for ending, code in (("15\nwait", "130"), ("9\nwait", "-9")):
+                pid = int(await call("start ask x"))
+                assert await connections.get() == "open"
+                assert command_of(pid).startswith("headrace ask x")
+                assert await call(ending) == code
+                assert await connections.get() == "closed"
+            pid = int(await call("start ask x"))
             assert await connections.get() == "open"
-            command.send_signal(number)
-            await command.communicate()
-            assert command.returncode == code
-            assert await connections.get() == "closed"  # so its process has ended
+            [server] = tree(up.pid) - {up.pid, pid}
+            os.kill(server, signal.SIGKILL)
+            assert await call("wait") == "-15"
+            assert await connections.get() == "closed"
+            assert await call("start ask x") == "None"
+        finally:
+            up.kill()
+            await up.wait()
 
 
 async def test_server_ends_with_up(server: asyncio.subprocess.Process, home: Path) -> None:
