@@ -106,6 +106,6 @@ def _memory(facts: PostgresFacts) -> Condition:
         return Condition.warning(
             "postgres.memory",
             f"{detail}: queries read from disk",
-            "raise `shared_buffers` above the size of the vector indexes",
+            "raise `shared_buffers` above the size of the vector indexes, or restart `headrace up`",
         )
     return Condition.ok("postgres.memory", detail)
