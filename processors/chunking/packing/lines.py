@@ -59,9 +59,10 @@ class Lines:
             blanks += 1
         return blanks
 
-    def digest(self, row: int) -> int:
-        """Hash of 32 bits that depends on the row's text only, equal in every process."""
-        return crc32(self.texts[row].strip().encode("utf-8", "replace"))
+    def digests(self, rows: Sequence[int]) -> list[int]:
+        """Hash of 32 bits of each row that depends on its text only, equal in every process."""
+        texts = self.texts
+        return [crc32(texts[row].strip().encode("utf-8", "replace")) for row in rows]
 
 
 def _costs(texts: Sequence[str], tokens: Sequence[int]) -> list[int]:

@@ -117,8 +117,8 @@ class Packer:
         return self._limit - self._header(owners, *others)[1] - 1
 
     def _header(self, owners: tuple[Unit, ...], *others: str) -> tuple[str, int]:
-        labels = (*(unit.label for unit in owners), *others)
-        return self._headers.of(tuple(label for label in labels if label))
+        labels = [unit.label for unit in owners if unit.label]
+        return self._headers.of((*labels, *filter(None, others)))
 
     def _level(self, units: Sequence[Unit], owners: tuple[Unit, ...]) -> Iterator[Piece]:
         """Yield pieces of sibling units: runs of units that fit are merged, the others opened."""
@@ -195,10 +195,8 @@ class Packer:
         for block in large:
             kept.update(self._first_and_last(block, room))
         edges = self._edges(unit, kept)
-        strengths = [
-            strength(rank, self._lines.digest(row))
-            for row, rank in zip(edges, self._outline.ranks(edges[:-1]), strict=False)
-        ]
+        rows = edges[:-1]
+        strengths = list(map(strength, self._outline.ranks(rows), self._lines.digests(rows)))
         is_plain_text = self._outline.prose and not owners
         enough = min(SIZES.merge_tokens, room) if is_plain_text else room
         bounds = Bounds(enough, room, SIZES.minimum_tokens, self._outline.fewest_lines)

@@ -160,10 +160,10 @@ class _Passages:
         ]
         costs = [0, *accumulate(sentence.cost for sentence in sentences)]
         sums = [costs[index] for index in (*paragraphs, len(sentences))]
-        strengths = [
-            strength(sentences[index].rank, self._lines.digest(sentences[index].row))
-            for index in paragraphs
-        ]
+        first_sentences = [sentences[index] for index in paragraphs]
+        digests = self._lines.digests([sentence.row for sentence in first_sentences])
+        ranks = [sentence.rank for sentence in first_sentences]
+        strengths = list(map(strength, ranks, digests))
         edges = [*paragraphs, len(sentences)]
         # no part is cut for its size alone: the next split cuts it at a better place
         bounds = Bounds(min(SIZES.merge_tokens, room), _UNLIMITED, SIZES.minimum_tokens)

@@ -62,9 +62,14 @@ def split(
 
 def merged_units(lines: Lines, units: Sequence[Unit], bounds: Bounds) -> Iterator[Sequence[Unit]]:
     """Merge small sibling units into runs, split before units with more blank lines above."""
-    sums = [0, *accumulate(lines.cost(unit.start, unit.end) for unit in units)]
+    sums = [0, *accumulate([lines.cost(unit.start, unit.end) for unit in units])]
+    if units and (len(units) == 1 or sums[-1] <= bounds.enough):
+        yield units
+        return
+    starts = [unit.start for unit in units]
     strengths = [
-        strength(lines.blanks_before(unit.start), lines.digest(unit.start)) for unit in units
+        strength(lines.blanks_before(row), digest)
+        for row, digest in zip(starts, lines.digests(starts), strict=True)
     ]
     for first, last in split(sums, strengths, 0, len(units), bounds):
         if first < last:
@@ -141,7 +146,10 @@ def _strongest(strengths: Sequence[int], low: int, high: int) -> int:
 
     Equal boundaries come from copies of one line; halving their run keeps the work at n log n.
     """
-    best = max(strengths[low:high])
+    choices = strengths[low:high]
+    best = max(choices)
+    if choices.count(best) == 1:
+        return low + choices.index(best)
     middle = (low + high) // 2
     after = next((i for i in range(middle, high) if strengths[i] == best), high)
     before = next((i for i in range(middle - 1, low - 1, -1) if strengths[i] == best), -1)
