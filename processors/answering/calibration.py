@@ -31,7 +31,7 @@ from runtime.settings import LOCAL_MODEL
 from store.generations import catalog
 from store.generations.catalog import Generation, ProjectGone, Projects
 from store.postgres.pool import Database
-from store.search.activity import Activity
+from store.search.due_projects import DueProjects, Task
 from store.search.search import Search
 from store.types import SearchRequest
 
@@ -68,7 +68,6 @@ _LEAST_WORDS = 4
 _PUNCTUATION = ".,;:!?\"'"
 
 _INTERVAL = timedelta(seconds=5)
-_SWEEP_INTERVAL = timedelta(minutes=5)
 _BATCH = 16
 """Headings per call of a model, so that questions do not wait long."""
 
@@ -156,7 +155,7 @@ class CalibrationUpkeep:
         self._projects = projects
         self._search = search
         self._models = models
-        self._activity = Activity(database, _SWEEP_INTERVAL)
+        self._due = DueProjects(database, Task.CALIBRATION)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; failures are logged, and retried later."""
@@ -168,18 +167,18 @@ class CalibrationUpkeep:
             await wait_for_tick(stop, _INTERVAL)
 
     async def run_once(self) -> None:
-        """Calibrate the models of every project that needs it.
+        """Calibrate the models of every project that is due.
 
         Raises:
             Unavailable: Postgres cannot be reached, or a model is down.
         """
-        due = await self._activity.due()
-        if not due:
-            return
-        names = {project_id: name for name, project_id in (await self._projects.all()).items()}
-        for project_id in due:
-            if project_id in names:
-                await self._calibrate(names[project_id], project_id)
+        due = await self._due.take()
+        projects = await self._projects.all() if due else {}
+        names = {project_id: name for name, project_id in projects.items()}
+        for project in due:
+            if project.project_id in names:
+                await self._calibrate(names[project.project_id], project.project_id)
+            await self._due.settle(project)
 
     async def _calibrate(self, project: str, project_id: int) -> None:
         try:

@@ -15,14 +15,13 @@ from runtime.lifespan import wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, ProjectGone, Projects
 from store.postgres.pool import Database
-from store.search.activity import Activity
+from store.search.due_projects import DueProject, DueProjects, Task
 
 __all__ = ["ContextMaintenance"]
 
 log = structlog.get_logger(__name__)
 
 INTERVAL = timedelta(seconds=1)
-SWEEP_INTERVAL = timedelta(minutes=5)
 RETRY_AFTER = timedelta(seconds=30)
 """Pause of a project after its model failed, or while another process writes contexts."""
 
@@ -53,7 +52,7 @@ class ContextMaintenance:
         self._stage = stage
         self._interval = interval
         self._retry_after = retry_after
-        self._activity = Activity(database, SWEEP_INTERVAL)
+        self._noted = DueProjects(database, Task.CONTEXTS)
         self._paused: dict[int, float] = {}
         self._postponed: set[tuple[str, str]] = set()
 
@@ -73,30 +72,39 @@ class ContextMaintenance:
         Raises:
             Unavailable: Postgres cannot be reached.
         """
-        due = self._due(await self._activity.due())
+        due = self._due(await self._noted.noted())
         if not due:
             return False
         names = {project_id: name for name, project_id in (await self._projects.all()).items()}
-        for project_id in due:
-            self._paused.pop(project_id, None)
-            if project_id in names:
-                await self._work(names[project_id], project_id)
+        for project in due:
+            self._paused.pop(project.project_id, None)
+            name = names.get(project.project_id)
+            if name is None or await self._work(name, project.project_id):
+                await self._noted.settle(project)
         return True
 
-    def _due(self, active: Iterable[int]) -> list[int]:
+    def _due(self, noted: Iterable[DueProject]) -> list[DueProject]:
+        """Projects whose pause is over; another process may have written their contexts since."""
         now = monotonic()
-        rested = {project_id for project_id, until in self._paused.items() if until <= now}
-        return sorted(rested | (set(active) - self._paused.keys()))
+        by_id = {project.project_id: project for project in noted}
+        rested = [project_id for project_id, until in self._paused.items() if until <= now]
+        for project_id in rested:
+            by_id.setdefault(project_id, DueProject(project_id, (), frozenset()))
+        return [
+            project
+            for project_id, project in sorted(by_id.items())
+            if self._paused.get(project_id, now) <= now
+        ]
 
-    async def _work(self, project: str, project_id: int) -> None:
-        """Run the stage for one project, and pause the project if documents are left."""
+    async def _work(self, project: str, project_id: int) -> bool:
+        """Run the stage for one project; pause the project and return false if work is left."""
         try:
             live = await self._live(project_id)
             if not live.recipe.context:
-                return
+                return True
             progress = await self._stage.run(project, live)
         except ProjectGone:
-            return
+            return True
         except Exception as error:  # noqa: BLE001 - one project's failure must not stop the others
             progress = ContextProgress(failure=error)
         self._show(project, progress)
@@ -106,6 +114,8 @@ class ContextMaintenance:
             over_budget = progress.failure is None and "busy" not in progress.postponed
             pause = BUDGET_PAUSE if over_budget else self._retry_after
             self._paused[project_id] = monotonic() + pause.total_seconds()
+            return False
+        return True
 
     async def _live(self, project_id: int) -> Generation:
         async with self._database.scope(project_id) as connection:

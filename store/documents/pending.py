@@ -15,7 +15,7 @@ from store.documents.costs import Usage
 from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.activity import waiting_projects
+from store.search.due_projects import waiting_projects
 from store.types import Vector
 
 __all__ = [
@@ -348,7 +348,8 @@ class PendingVectors:
         """
         overdue: dict[str, tuple[Generation, list[PendingDocument]]] = {}
         waiting = await waiting_projects(self._database)
-        for project, project_id in (await self._projects.all()).items():
+        projects = await self._projects.all() if waiting else {}
+        for project, project_id in projects.items():
             if project_id not in waiting:
                 continue
             async with self._live(project_id) as (connection, generation):

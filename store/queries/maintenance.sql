@@ -1,19 +1,57 @@
--- name: count_writes
--- Rows ever written to the tables that maintenance covers, as far as sessions have reported them.
--- The view pg_stat_user_tables would compute all statistics of all tables.
-select
-    sum(
-        pg_stat_get_tuples_inserted(written)
-        + pg_stat_get_tuples_updated(written)
-        + pg_stat_get_tuples_deleted(written)
-    )::bigint
-from
-    unnest(
-        '{generations, keyword_segments, keyword_words, embeddings, pending_vectors}'::regclass []
-    ) as written
+-- name: take_due
+-- Notes that are due, for one worker: they are due again after $3, unless it has settled them.
+with chosen as (
+    select id
+    from maintenance_due
+    where task = any ($1::text[]) and due_at <= clock_timestamp()
+    order by due_at
+    limit $2
+    for update skip locked
+)
+update maintenance_due d
+set due_at = clock_timestamp() + $3::interval
+from chosen c
+where d.id = c.id
+returning d.id, d.task, d.project
 
--- name: marks
-select project_id, mark, is_waiting from upkeep_marks()
+-- name: read_due
+select id, task, project
+from maintenance_due
+where task = any ($1::text[]) and due_at <= clock_timestamp()
+order by due_at
+limit $2
+
+-- name: settle_due
+delete from maintenance_due where id = any ($1::bigint[])
+
+-- name: postpone_due
+update maintenance_due
+set due_at = clock_timestamp() + $2::interval
+where id = any ($1::bigint[])
+
+-- name: note_due
+insert into maintenance_due (task, project, due_at)
+select n.task, $2, clock_timestamp() + $3::interval
+from unnest($1::text[]) as n (task)
+where not exists (select from maintenance_due d where d.task = n.task and d.project = $2)
+
+-- name: begin_round
+-- The note of the round itself has no project. Of several workers, the others wait for it and find
+-- it postponed.
+with begun as (
+    update maintenance_due
+    set due_at = clock_timestamp() + $1::interval
+    where task = 'round' and due_at <= clock_timestamp()
+    returning 1
+)
+insert into maintenance_due (task, project, due_at)
+select n.task, p.id, clock_timestamp() + random() * $1::interval
+from begun
+cross join list_projects() as p
+cross join unnest($2::text[]) as n (task)
+
+-- name: waiting_projects
+select project_id from waiting_projects()
 
 -- name: has_new_tables
 -- True if a table has rows but no statistics yet.

@@ -1,29 +1,28 @@
 """Background maintenance: merges segments, extends the vocabulary, builds vector indexes.
 
-Any number of workers may run it at once: an advisory lock per generation lets one of them work.
+Any number of workers may run it at once: they share the due projects, and an advisory lock per
+generation lets one of them work.
 Queries and writers never wait for it, except in one case: see ``store.search.vector_indexes``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from time import monotonic
 
 import asyncpg
 import structlog
 
 from runtime.lifespan import wait_for_tick
 from store.generations import catalog
-from store.generations.catalog import Generation
+from store.generations.catalog import Generation, ProjectGone, Projects
 from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.activity import Activity, Writes
+from store.search.due_projects import DueProject, DueProjects, Task
 from store.search.keyword.segment_merge import (
     find_wasteful,
     list_sizes,
@@ -40,24 +39,23 @@ log = structlog.get_logger(__name__)
 EXACT_CHUNKS = 10_000
 INTERVAL = timedelta(seconds=2)
 SWEEP_INTERVAL = timedelta(minutes=5)
+"""Time from a write to the search of the project's segments for deleted chunks."""
 
+RETRY_AFTER = timedelta(seconds=10)
+"""Pause of a project whose maintenance failed."""
+
+_ROUND_INTERVAL = timedelta(minutes=1)
 _QUERIES = named("maintenance")
 _ANALYZE_TIMEOUT_S = 60.0
 
-
-@dataclass(frozen=True, slots=True)
-class _Swept:
-    """Time at which a project's live generation was last swept or first seen."""
-
-    generation_id: int
-    at: float
+Work = Callable[[Generation, frozenset[Task]], Awaitable[bool]]
 
 
 class Maintenance:
     """Keeps the live generation of every project fast to search.
 
-    Every ``interval`` it maintains the projects that were written to recently, and every
-    ``sweep_interval`` all projects, so that idle projects cost almost nothing.
+    Every ``interval`` it maintains the projects that are due, so that idle projects cost nothing
+    but one visit per hour.
 
     ``owner_url`` is the URL of the owner of the tables; without it, building a vector index blocks
     writers. ``exact_chunks``: a generation gets no index for up to this many vectors.
@@ -70,77 +68,109 @@ class Maintenance:
         *,
         exact_chunks: int = EXACT_CHUNKS,
         interval: timedelta = INTERVAL,
-        sweep_interval: timedelta = SWEEP_INTERVAL,
     ) -> None:
         self._database = database
         self._indexes = VectorIndexes(database, owner_url, exact_chunks)
         self._interval = interval
-        self._sweep_interval = sweep_interval
-        writes = Writes(database)
-        self._written = Activity(database, sweep_interval, writes)
-        self._embedded = Activity(database, sweep_interval, writes)
-        self._swept: dict[int, _Swept] = {}
+        self._due_keywords = DueProjects(database, Task.SEGMENTS, Task.SWEEP)
+        self._due_vectors = DueProjects(database, Task.VECTORS)
+        self._sweeps = DueProjects(database, Task.SWEEP)
+        self._rounds = DueProjects(database, *(task for task in Task if task != Task.SEGMENTS))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; failures are logged, and retried in the next round.
+        """Run until ``stop`` is set; failures are logged, and retried later.
 
         A vector index can take minutes to build; segments continue to be merged during that time.
         """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat(self._keep_keywords, stop))
-            tasks.create_task(self._repeat(self._keep_vectors, stop))
+            tasks.create_task(self._repeat(self._keep_keywords, stop, self._interval))
+            tasks.create_task(self._repeat(self._keep_vectors, stop, self._interval))
+            tasks.create_task(self._repeat(self._rounds.begin_round, stop, _ROUND_INTERVAL))
 
     async def run_once(self) -> None:
-        """Do all that is due in every project; a failure in one does not affect the others.
+        """Maintain every project, due or not; a failure in one does not affect the others.
 
         Raises:
             ExceptionGroup: the failures, raised after all projects were processed.
         """
         await self._analyze()
-        activity = Activity(self._database, self._sweep_interval)
-        due = await activity.due()
-        await self._for_each(due, activity, self.tidy_keywords, self._refresh_indexes)
+        projects = await Projects(self._database).all()
+        failures: list[Exception] = []
+        for project_id in projects.values():
+            try:
+                live = await self._live(project_id)
+                await self.tidy_keywords(live)
+                await self._sweep(live)
+                await self._refresh_indexes(live)
+            except ProjectGone:
+                continue
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("maintenance failed", failures)
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
+    async def _repeat(
+        self, work: Callable[[], Awaitable[None]], stop: asyncio.Event, interval: timedelta
+    ) -> None:
         while not stop.is_set():
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - failed maintenance must not end the worker
                 log.warning("maintenance.failed", error=repr(error))
-            await wait_for_tick(stop, self._interval)
+            await wait_for_tick(stop, interval)
 
     async def _keep_keywords(self) -> None:
-        due = await self._written.due()
+        due = await self._due_keywords.take()
         if due:
             await self._analyze()
-        await self._for_each(due, self._written, self.tidy_keywords)
+        await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _keep_vectors(self) -> None:
-        due = await self._embedded.due()
-        await self._for_each(due, self._embedded, self._refresh_indexes)
+        due = await self._due_vectors.take()
+        await self._visit(due, self._due_vectors, self._tend_vectors)
 
-    async def _for_each(
-        self,
-        due: Sequence[int],
-        activity: Activity,
-        *tasks: Callable[[Generation], Awaitable[None]],
-    ) -> None:
-        """Run tasks for each due live generation; a replay maintains the one that it builds."""
+    async def _visit(self, due: Iterable[DueProject], source: DueProjects, work: Work) -> None:
+        """Work on the live generation of each due project; a replay maintains its own.
+
+        Raises:
+            ExceptionGroup: the failures, raised after all projects were processed.
+        """
         failures: list[Exception] = []
-        for project_id in due:
+        for project in due:
             try:
-                async with self._database.scope(project_id) as connection:
-                    live = await catalog.live(connection, project_id)
-                for task in tasks:
-                    await task(live)
+                is_done = await work(await self._live(project.project_id), project.tasks)
+            except ProjectGone:
+                await source.settle(project)
             except Exception as error:  # noqa: BLE001 - raised below
-                activity.retry(project_id)
+                await source.postpone(project, RETRY_AFTER)
                 failures.append(error)
+            else:
+                if is_done:
+                    await source.settle(project)
+                else:
+                    await source.postpone(project, self._interval)
         if failures:
             raise ExceptionGroup("maintenance failed", failures)
 
-    async def _refresh_indexes(self, live: Generation) -> None:
-        await self._indexes.refresh(live.project_id, live.id, after_import=True)
+    async def _live(self, project_id: int) -> Generation:
+        async with self._database.scope(project_id) as connection:
+            return await catalog.live(connection, project_id)
+
+    async def _tend_keywords(self, live: Generation, tasks: frozenset[Task]) -> bool:
+        """Do what is due; false if another worker holds the lock."""
+        is_done = await self.tidy_keywords(live)
+        if Task.SWEEP in tasks:
+            return await self._sweep(live) and is_done
+        await self._sweeps.note(live.project_id, SWEEP_INTERVAL)
+        return is_done
+
+    async def _tend_vectors(self, live: Generation, _: frozenset[Task]) -> bool:
+        """Build the indexes that are due; false if an index has to be built later."""
+        return await self._refresh_indexes(live)
+
+    async def _refresh_indexes(self, live: Generation) -> bool:
+        refreshed = await self._indexes.refresh(live.project_id, live.id, after_import=True)
+        return not refreshed.left
 
     async def _analyze(self) -> None:
         """Analyze new tables; those that another session works on wait for the next round.
@@ -156,31 +186,37 @@ class Maintenance:
         except WriteConflict as error:
             log.info("maintenance.analyze_deferred", reason=str(error))
 
-    async def tidy_keywords(self, generation: Generation) -> None:
-        """Merge a generation's segments and add its new words, each step in a transaction."""
-        while await self._fold(generation):
-            pass
-        if self._sweep_is_due(generation):
-            await self._sweep(generation)
+    async def tidy_keywords(self, generation: Generation) -> bool:
+        """Merge a generation's segments and add its new words, each step in a transaction.
 
-    async def _fold(self, generation: Generation) -> bool:
-        """Do one transaction of work; false if nothing is due or another worker holds the lock."""
+        Returns false if another worker holds the lock, so that work may be left.
+        """
+        while has_worked := await self._fold(generation):
+            pass
+        return has_worked is not None
+
+    async def _fold(self, generation: Generation) -> bool | None:
+        """Do one transaction of work; return whether any was due.
+
+        Returns None if another worker holds the lock.
+        """
         async with self._locked(generation) as connection:
             if connection is None:
-                return False
+                return None
             sorted_in = await sort_words(connection, generation.id)
             groups = plan_merges(await list_sizes(connection, generation.id))
             if groups:
                 await merge_segments(connection, generation.id, groups[0])
         return sorted_in or bool(groups)
 
-    async def _sweep(self, generation: Generation) -> None:
-        """Rewrite the segments that hold too many deleted chunks."""
+    async def _sweep(self, generation: Generation) -> bool:
+        """Rewrite the segments that hold too many deleted chunks; false if the lock is held."""
         async with self._locked(generation) as connection:
             if connection is None:
-                return
+                return False
             for segment_id in await find_wasteful(connection, generation.id):
                 await merge_segments(connection, generation.id, [segment_id])
+        return True
 
     @asynccontextmanager
     async def _locked(self, generation: Generation) -> AsyncIterator[asyncpg.Connection | None]:
@@ -189,12 +225,3 @@ class Maintenance:
         async with self._database.scope(*scope) as connection:
             is_held = await Lock.MAINTENANCE.try_acquire(connection, generation.id)
             yield connection if is_held else None
-
-    def _sweep_is_due(self, generation: Generation) -> bool:
-        now = _Swept(generation.id, monotonic())
-        swept = self._swept.get(generation.project_id, now)
-        if swept.generation_id != generation.id:
-            swept = now
-        due = now.at - swept.at >= self._sweep_interval.total_seconds()
-        self._swept[generation.project_id] = now if due else swept
-        return due

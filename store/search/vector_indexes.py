@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
+from typing import NamedTuple
 
 import asyncpg
 import structlog
@@ -21,9 +22,9 @@ from store.postgres.connection import connect, explained
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.activity import waiting_projects
+from store.search.due_projects import waiting_projects
 
-__all__ = ["Inflow", "VectorIndexes"]
+__all__ = ["ANY_GENERATION", "Inflow", "Refreshed", "VectorIndexes"]
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ next import may follow at once."""
 MAX_IMPORT_TAIL = 100_000
 """Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
-_ANY_GENERATION = 0
+ANY_GENERATION = 0
 """Lock that every builder holds: two CONCURRENTLY commands on one table may wait for each other,
 and Postgres aborts one of them as a deadlock."""
 
@@ -75,6 +76,13 @@ class _Build:
         return f"embeddings\\_hnsw\\_{self.generation_id}\\_{self.model_id}\\_%"
 
 
+class Refreshed(NamedTuple):
+    """Numbers of indexes that were built, and of those that have to be built later."""
+
+    built: int
+    left: int
+
+
 class VectorIndexes:
     """Keeps the HNSW indexes of generations up to date."""
 
@@ -93,8 +101,8 @@ class VectorIndexes:
         *,
         wait: bool = False,
         after_import: bool = False,
-    ) -> int:
-        """Build the indexes that are due in one generation; return the number of built indexes.
+    ) -> Refreshed:
+        """Build the indexes that are due in one generation.
 
         Does nothing if another process builds indexes of this or any other generation; with
         ``wait``, waits for one that builds for another generation. With ``after_import`` (for
@@ -106,19 +114,19 @@ class VectorIndexes:
         Raises:
             Unavailable: the server cannot be reached, or a lock is held by another session.
         """
-        due = await self._due(project_id, generation_id, after_import)
+        due, left = await self._due(project_id, generation_id, after_import)
         if not due:
             self._deferred.pop(generation_id, None)
-            return 0
+            return Refreshed(0, left)
         if after_import and await self._is_deferred(project_id, generation_id):
-            return 0
+            return Refreshed(0, left + len(due))
         async with self._builder(generation_id, wait=wait) as builder:
             if builder is None:
-                return 0
+                return Refreshed(0, left + len(due))
             for build in due:
                 await self._build(builder, build)
         self._deferred.pop(generation_id, None)
-        return len(due)
+        return Refreshed(len(due), left)
 
     async def _is_deferred(self, project_id: int, generation_id: int) -> bool:
         now = monotonic()
@@ -147,7 +155,10 @@ class VectorIndexes:
             for row in rows:
                 await builder.drop(project_id, row["name"])
 
-    async def _due(self, project_id: int, generation_id: int, after_import: bool) -> list[_Build]:
+    async def _due(
+        self, project_id: int, generation_id: int, after_import: bool
+    ) -> tuple[list[_Build], int]:
+        """Indexes to be built now, and the number of those that wait for the end of an import."""
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             survey = await connection.fetch(_QUERIES["survey"], generation_id)
             watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
@@ -159,18 +170,18 @@ class VectorIndexes:
             for model_id, rate in inflow.items()
             if after_import and (filling or rate > IMPORT_VECTORS_PER_S)
         }
-        return [
+        too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
+        due = [
             _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
-            for row in survey
-            if row["tail"] > self._allowed_tail(row["vectors"], row["model_id"] in importing)
+            for row in too_long
+            if row["model_id"] not in importing or row["tail"] > MAX_IMPORT_TAIL
         ]
+        return due, len(too_long) - len(due)
 
-    def _allowed_tail(self, indexed: int | None, importing: bool) -> int:
+    def _allowed_tail(self, indexed: int | None) -> int:
         if indexed is None:
-            allowed = self._exact_chunks
-        else:
-            allowed = max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
-        return max(allowed, MAX_IMPORT_TAIL) if importing else allowed
+            return self._exact_chunks
+        return max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
 
     async def _build(self, builder: _Builder, build: _Build) -> None:
         log.info("vector_index.building", name=build.name)
@@ -229,7 +240,7 @@ class VectorIndexes:
             if not is_held:
                 yield False
                 return
-            any_generation = Lock.VECTOR_INDEX.holding(connection, _ANY_GENERATION, wait=wait)
+            any_generation = Lock.VECTOR_INDEX.holding(connection, ANY_GENERATION, wait=wait)
             async with any_generation as is_alone:
                 yield is_alone
 

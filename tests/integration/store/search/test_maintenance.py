@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import asyncpg
@@ -14,14 +15,15 @@ from events.models import Filters, Kind
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search import activity, vector_indexes
+from store.search import due_projects, maintenance, vector_indexes
+from store.search.due_projects import DueProjects, Task, waiting_projects
 from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 from tests.support.waiting import eventually, within
-from tests.support.writes import document_write
+from tests.support.writes import chunk_write, document_write
 
 DIMENSIONS = 32
 
@@ -94,8 +96,7 @@ async def test_the_dead_are_swept(index: Index) -> None:
     await index.store.apply([index.document(f"e{i}", [f"seagull {i}"]) for i in range(5)])
     await index.store.apply([index.document(f"d{i}", []) for i in range(6)])
     await index.store.apply([index.document(f"e{i}", []) for i in range(5)])
-    maintenance = Maintenance(index.database, sweep_interval=timedelta())
-    await maintenance.run_once()
+    await Maintenance(index.database).run_once()
     assert await sizes(index) == [4]
     assert len((await index.candidates("walrus")).keyword) == 4
 
@@ -350,28 +351,35 @@ async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
     assert len(await sizes(index)) < 20
 
 
-async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -> None:
-    """A failing project does not stop the maintenance of others."""
+async def test_a_project_that_fails_keeps_no_other_from_its_turn(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failing project is tried again later, and does not stop the maintenance of others."""
 
     class Faulty(Maintenance):
         def __init__(self, database: Database, faulty: int) -> None:
             super().__init__(database, interval=timedelta(milliseconds=10))
             self.faulty = faulty
+            self.failures = 0
             self.turns = 0
 
-        async def tidy_keywords(self, generation: Generation) -> None:
+        async def tidy_keywords(self, generation: Generation) -> bool:
             if generation.project_id == self.faulty:
+                self.failures += 1
                 raise ValueError("a defect")
             self.turns += 1
+            return True
 
+    monkeypatch.setattr(maintenance, "RETRY_AFTER", timedelta())
     await index.write("a", "text", project="first")
     await index.write("b", "text", project="second")
     faulty = Faulty(index.database, (await index.live("first")).project_id)
     stop = asyncio.Event()
     running = asyncio.create_task(faulty.run(stop))
-    await eventually(lambda: faulty.turns >= 2, "two turns of the other project")
+    await eventually(lambda: faulty.failures >= 2 and faulty.turns, "a turn of each project")
     stop.set()
     await running
+    assert faulty.turns == 1, "nothing was written to the other project since"
 
 
 async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None:
@@ -379,47 +387,83 @@ async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None
 
     class Building(Maintenance):
         folded = 0
+        builds = 0
 
-        async def tidy_keywords(self, generation: Generation) -> None:
+        async def tidy_keywords(self, generation: Generation) -> bool:
             self.folded += 1
+            return True
 
-        async def _refresh_indexes(self, live: Generation) -> None:
+        async def _refresh_indexes(self, live: Generation) -> bool:
+            self.builds += 1
             await asyncio.Event().wait()
+            return True
 
-    await index.write("a", "text")
     building = Building(index.database, interval=timedelta(milliseconds=10))
     running = asyncio.create_task(building.run(asyncio.Event()))
-    await eventually(lambda: building.folded >= 3, "three turns during one build")
+    await index.write("a", "text", vectors=unit_vectors(1, 1, 8))
+    await eventually(lambda: building.builds and building.folded, "a build has begun")
+    await index.write("b", "text")
+    await eventually(lambda: building.folded == 2, "a turn during the build")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
 
-async def test_only_projects_that_were_written_to_are_looked_at(
+async def test_only_projects_that_were_written_to_are_due(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only projects with new writes are due for maintenance, and those that were kept."""
-    monkeypatch.setattr(activity, "SETTLING", timedelta())
+    """Workers share the projects that were written to; an hourly round notes all projects."""
     ids = {}
     for project in ("alpha", "beta", "gamma"):
         await index.store.apply([document_write("a", 10, ["one"], project=project)])
         ids[project] = (await index.store.generation(project)).project_id
-    seen = activity.Activity(index.database, timedelta(hours=1))
-    assert set(await seen.due()) >= set(ids.values())
+    segments, other = (DueProjects(index.database, Task.SEGMENTS) for _ in range(2))
+    due = await segments.take()
+    assert [project.project_id for project in due] == list(ids.values())
+    assert await other.take() == [], "another worker has them"
+    alpha, beta, gamma = due
+    await segments.settle(alpha)
+    await segments.postpone(beta, timedelta())
+    assert [project.project_id for project in await other.take()] == [beta.project_id]
+    await index.store.apply([document_write("b", 20, ["two"], project="gamma")])
+    [noted] = await other.take()
+    assert noted.project_id == gamma.project_id
+    assert set(noted.notes).isdisjoint(gamma.notes), "settling one visit keeps later notes"
+    for due_project in (beta, gamma, noted):
+        await segments.settle(due_project)
 
-    async def nothing_is_due() -> bool:
-        return not await seen.due()
-
-    await eventually(nothing_is_due, "the server has counted what was written")
-    await index.store.apply([document_write("a", 20, ["two"], project="beta")])
-    due: list[int] = []
-
-    async def something_is_due() -> bool:
-        due.extend(await seen.due())
-        return bool(due)
-
-    await eventually(something_is_due, "the server has counted what was written")
-    assert due == [ids["beta"]]
+    monkeypatch.setattr(due_projects, "ROUND", timedelta())
+    sweeps = DueProjects(index.database, Task.SWEEP)
+    await sweeps.begin_round()
+    assert [project.project_id for project in await sweeps.noted()] == list(ids.values())
     monkeypatch.undo()
-    seen.retry(ids["gamma"])
-    assert ids["gamma"] in await seen.due()
+    await sweeps.begin_round()
+    await sweeps.begin_round()
+    async with index.database.connection() as connection:
+        notes = await connection.fetchval(
+            "select count(*) from maintenance_due where task = 'sweep'"
+        )
+    assert notes == 6, "the next round begins in an hour"
+    assert await segments.take() == []
+
+
+async def test_projects_wait_for_vectors_until_they_have_them(
+    index: Index, database: Fresh
+) -> None:
+    """Waiting projects are those with pending chunks; the notes of the others are removed."""
+    without_vector = chunk_write(0, "Herons nest in March.", model=MODEL, vector=None)
+    writes = [
+        document_write("a.md", 10 + number, project=project, chunks=(without_vector,))
+        for number, project in enumerate(("p", "p", "q"))
+    ]
+    for write in writes:
+        await index.store.apply([replace(write, uri=f"{write.position}.md")])
+    ids = {name: (await index.live(name)).project_id for name in ("p", "q")}
+    assert await waiting_projects(index.database) == set(ids.values())
+    gone = replace(writes[2], uri="12.md", position=20, change="delete", chunks=())
+    await index.store.apply([gone])
+    assert await waiting_projects(index.database) == {ids["p"]}
+    owner = await asyncpg.connect(database.owner_url)
+    notes = await owner.fetch("select project from maintenance_due where task = 'requests'")
+    await owner.close()
+    assert [row["project"] for row in notes] == [ids["p"]]

@@ -9,9 +9,10 @@ from math import inf
 
 import pytest
 
+from store.postgres.locks import Lock
 from store.postgres.pool import Database
 from store.search import vector_indexes
-from store.search.vector_indexes import VectorIndexes
+from store.search.vector_indexes import ANY_GENERATION, VectorIndexes
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 from tests.support.writes import chunk_write, document_write
@@ -40,7 +41,7 @@ def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Ta
     async def refresh(project: str) -> int:
         live = await index.live(project)
         indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
-        return await indexes.refresh(live.project_id, live.id, wait=True)
+        return (await indexes.refresh(live.project_id, live.id, wait=True)).built
 
     return [asyncio.create_task(refresh(project)) for project in projects]
 
@@ -58,34 +59,34 @@ async def test_a_build_waits_for_imports_of_other_projects(
     live = await index.live("p")
     indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
 
-    async def refresh() -> int:
+    async def refresh() -> tuple[int, int]:
         return await indexes.refresh(live.project_id, live.id, after_import=True)
 
     without_vector = chunk_write(0, "Herons nest in March.", model=MODEL, vector=None)
     importing = document_write("importing.md", 100_000, project="q", chunks=(without_vector,))
     await index.store.apply([importing])
-    assert await refresh() == 0
+    assert await refresh() == (0, 1)
 
     await index.store.apply([replace(importing, position=100_001, change="delete", chunks=())])
-    assert await refresh() == 0, "the next import may follow at once"
+    assert await refresh() == (0, 1), "the next import may follow at once"
     monkeypatch.setattr(vector_indexes, "CALM_S", 0.0)
-    assert await refresh() == 1
+    assert await refresh() == (1, 0)
 
     more = index.document("e", ["more"] * CHUNKS, unit_vectors(2, CHUNKS, DIMENSIONS), project="p")
     await index.store.apply([more])
     await index.store.apply([replace(importing, event_id="again", position=100_002)])
-    assert await refresh() == 0
+    assert await refresh() == (0, 1)
     monkeypatch.setattr(vector_indexes, "MAX_DEFERRAL_S", 0.0)
-    assert await refresh() == 1
+    assert await refresh() == (1, 0)
 
 
 async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
-    """A build without ``wait`` returns 0 while another one runs."""
+    """A build without ``wait`` leaves its index for later while another one runs."""
     live = await index.live("q")
-    impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
-    [building] = refreshing(index, database, "p")
-    built = []
-    while not building.done():
-        built.append(await impatient.refresh(live.project_id, live.id))
-    assert await building == 1
-    assert 0 in built
+    indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
+    async with (
+        index.database.connection() as connection,
+        Lock.VECTOR_INDEX.holding(connection, ANY_GENERATION),
+    ):
+        assert await indexes.refresh(live.project_id, live.id) == (0, 1)
+    assert await indexes.refresh(live.project_id, live.id) == (1, 0)

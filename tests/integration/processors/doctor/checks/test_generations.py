@@ -54,7 +54,7 @@ async def large(
 async def with_index(opened: OperatorTools) -> OperatorTools:
     """The same, with a vector index."""
     live = await opened.store.generation("docs")
-    assert await opened.indexes.refresh(live.project_id, live.id) == 1
+    assert (await opened.indexes.refresh(live.project_id, live.id)).built == 1
     return opened
 
 
