@@ -69,7 +69,6 @@ class Stack:
             owner_database_url=self.owner_database_url,
             stream_prefix="headrace",
             partitions=1,
-            broker_url="",
             archive_url=self.archive_url,
         )
 
@@ -78,7 +77,6 @@ class Stack:
         return {
             "HEADRACE_STREAM_PREFIX": "headrace",
             "HEADRACE_PARTITIONS": "1",
-            "HEADRACE_BROKER_URL": "",
             "HEADRACE_REDIS_URL": self.redis_url,
             "HEADRACE_DATABASE_URL": self.database_url,
             "HEADRACE_OWNER_DATABASE_URL": self.owner_database_url,

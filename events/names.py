@@ -34,6 +34,7 @@ from runtime.errors import MalformedEvent
 
 __all__ = [
     "ARCHIVER",
+    "BRIDGE",
     "DEAD_SUFFIX",
     "GROUPS",
     "LARGEST_SEQUENCE",
@@ -122,6 +123,9 @@ GROUPS: dict[Topic, str] = {
 
 ARCHIVER = "archiver"
 """The second group of the change streams: it copies them to the archive."""
+
+BRIDGE = "bridge"
+"""The group of bridges, which read changes from Kafka and, if chosen, outcomes from Redis."""
 
 
 @dataclass(frozen=True)

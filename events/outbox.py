@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from events.names import LARGEST_SEQUENCE, Lane, LogPosition
 
-__all__ = ["AssignedPosition", "KeptEvent", "Outbox", "WaitingEvent"]
+__all__ = ["AssignedPosition", "KeptEvent", "Outbox", "WaitingEvent", "derived_position"]
 
 _DERIVED = (LARGEST_SEQUENCE + 1) // 2
 """Sequences from here on are free: Redis would have to add 524,288 entries in a millisecond."""
@@ -79,6 +79,12 @@ class WaitingEvent:
         if self.position is not None and self.position >= 0:
             return LogPosition(self.position, self.partition)
         milliseconds = int(self.created_at.timestamp() * 1000)
-        return LogPosition.of_entry(
-            self.lane, self.partition, f"{milliseconds}-{_DERIVED + self.number % _DERIVED}"
-        )
+        return derived_position(self.lane, self.partition, milliseconds, self.number)
+
+
+def derived_position(lane: Lane, partition: int, milliseconds: int, number: int) -> LogPosition:
+    """Return a log position of this time that no entry of the log can have.
+
+    ``number`` distinguishes positions of one millisecond.
+    """
+    return LogPosition.of_entry(lane, partition, f"{milliseconds}-{_DERIVED + number % _DERIVED}")

@@ -53,8 +53,6 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
     ]
     if lacking:
         return Diagnosis(environment, unexamined=f"fix {', '.join(lacking)} first")
-    if settings.broker_url.startswith("kafka"):
-        return Diagnosis(environment, unexamined="the log is in Kafka, not in Redis Streams")
     try:
         async with open_operator_tools(settings) as tools:
             return await _examine(tools, environment, project, repair=repair)

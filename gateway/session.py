@@ -275,6 +275,11 @@ def require_known(variables: Iterable[str]) -> None:
 
 
 def _remedy(name: str) -> str:
+    if name == "HEADRACE_BROKER_URL":
+        return (
+            "workers read from Redis only; for changes in Kafka set HEADRACE_BRIDGE and run "
+            "`headrace worker --only bridge`;"
+        )
     if name in _MOVED:
         setting, key = _MOVED[name]
         return f"""write it as {_PREFIX}{setting}='{{"{key}": …}}';"""

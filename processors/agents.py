@@ -79,7 +79,7 @@ def batch_agent(
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     tasks = _AgentTasks(app, topic, decode, handle, max_size, within, concurrency, wait)
     channel = app.topic(
-        topic.value,
+        app.topic_prefix + topic.value,
         value_type=bytes,
         value_serializer="raw",
         key_type=bytes,

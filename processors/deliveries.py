@@ -1,10 +1,14 @@
-"""Deliveries: one event each, opened from an entry and settled, on Redis or Kafka."""
+"""Deliveries: one event each, opened from an entry and settled.
+
+It comes from a stream of Redis or, in a bridge, from a topic of Kafka.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from faust.types import TP
 
-from events.names import DEAD_SUFFIX, GROUPS, LogPosition, Topic
+from events.names import BRIDGE, GROUPS, LogPosition, Topic
 from events.signatures import SIGNATURE_FIELD
 from events.transport import App, InFlightEntry, kept_position
 from events.transport.consumer_group import EVENT_FIELD, letter_of
@@ -137,6 +141,7 @@ class Deliveries(ABC):
         self._app = app
         self._topic = topic
         self._system = "redis" if app.over_redis else "kafka"
+        self._group = GROUPS.get(topic, BRIDGE) if app.over_redis else BRIDGE
 
     @property
     def closing(self) -> bool:
@@ -214,7 +219,7 @@ class Deliveries(ABC):
         attributes = {
             **traces.messaging(self._topic, "process", self._system),
             "messaging.message.id": delivery.event_id,
-            "messaging.consumer.group.name": GROUPS[self._topic],
+            "messaging.consumer.group.name": self._group,
             "messaging.destination.partition.id": str(delivery.partition),
             "headrace.attempt": delivery.attempts,
             "headrace.waited_ms": max(0, int(time() * 1000) - int(entry.id.partition("-")[0])),
@@ -252,32 +257,30 @@ class _StreamDeliveries(Deliveries):
 
 @dataclass(slots=True, eq=False)
 class _KafkaEntry(InFlightEntry):
-    """Entry of a Kafka message.
-
-    Its id consists of the timestamp and the offset's low bits. For ids to be in order, the topics
-    need ``message.timestamp.type=LogAppendTime``.
-    """
+    """Entry of a Kafka message; its id consists of the timestamp and the offset."""
 
     message: Any = None
 
 
 class _KafkaDeliveries(Deliveries):
-    """Deliveries of Kafka."""
+    """Deliveries of Kafka. They have no log position: Redis assigns it when they are published."""
 
     def __init__(self, app: App, topic: Topic) -> None:
         super().__init__(app, topic)
-        self._kafka = _KafkaSettlement(app, topic)
+        self._kafka = _KafkaSettlement(app)
 
     def entry_of(self, message: Any) -> InFlightEntry:
         # Kafka allows headers without a value, and messages without a time
         headers = {name.encode(): value or b"" for name, value in message.headers or ()}
         milliseconds = max(0, int(message.timestamp * 1000))
-        return _KafkaEntry(
+        entry = _KafkaEntry(
             TP(message.topic, message.partition),
-            f"{milliseconds}-{message.offset & 0xFFFFF}",
+            f"{milliseconds}-{message.offset}",
             {**headers, EVENT_FIELD: message.value or b""},
             message=message,
         )
+        self._kafka.expect(entry)
+        return entry
 
     async def _begin(self, entries: Sequence[InFlightEntry]) -> Sequence[InFlightEntry]:
         return entries
@@ -285,21 +288,34 @@ class _KafkaDeliveries(Deliveries):
     def _settlement(self, entry: InFlightEntry) -> Settlement:
         return self._kafka
 
+    def _position(self, entry: InFlightEntry) -> None:
+        return None
+
 
 class _KafkaSettlement:
-    """Settlement on Kafka, which cannot redeliver a single message: it is retried right here."""
+    """Settlement on Kafka, which cannot redeliver a single message: it is retried right here.
 
-    def __init__(self, app: App, topic: Topic) -> None:
+    Messages of a partition are acknowledged in their order. Faust commits the offset behind the
+    first acknowledged message of a partition, even if an earlier one is still in flight.
+    """
+
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._topic = topic
+        self._unacknowledged: defaultdict[TP, deque[_KafkaEntry]] = defaultdict(deque)
+
+    def expect(self, entry: _KafkaEntry) -> None:
+        """Add the next message of a partition; it is not acknowledged before those ahead of it."""
+        self._unacknowledged[entry.tp].append(entry)
 
     def acknowledge(self, entry: InFlightEntry, *, sent: bool = False) -> None:
-        """Let Faust commit the offset, also if ``sent``: replies do not go through Kafka."""
-        assert isinstance(entry, _KafkaEntry)
-        if not entry.settled:
-            entry.settled = True
-            entry.span.end()
-            entry.message.ack(self._app.consumer)
+        """Let Faust commit the offset as soon as all earlier messages are settled."""
+        if entry.settled:
+            return
+        entry.settled = True
+        entry.span.end()
+        messages = self._unacknowledged[entry.tp]
+        while messages and messages[0].settled:
+            messages.popleft().message.ack(self._app.consumer)
 
     async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Wait for the delay; the entry stays unsettled."""
@@ -307,22 +323,9 @@ class _KafkaSettlement:
         entry.attempt += counted
 
     async def reject(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> None:
-        """Send the event to the topic of dead letters, with the reason in headers."""
-        letter = letter_of(entry, GROUPS[self._topic], error, detail, attempts)
-        if self._app.on_dead is not None:
-            await self._app.on_dead(letter)
-        headers = {
-            name: value if isinstance(value, bytes) else str(value).encode()
-            for name, value in letter.to_fields().items()
-            if name != "event"
-        }
-        await self._app.send(
-            self._topic + DEAD_SUFFIX,
-            value=letter.event,
-            headers=headers,
-            key_serializer="raw",
-            value_serializer="raw",
-        )
+        """Pass the letter to ``on_dead``, which stores it: Kafka itself has no dead letters."""
+        assert self._app.on_dead is not None
+        await self._app.on_dead(letter_of(entry, BRIDGE, error, detail, attempts))
         self.acknowledge(entry)
 
     def give_back(self, entry: InFlightEntry) -> None:

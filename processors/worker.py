@@ -10,15 +10,20 @@ import structlog
 from redis.exceptions import RedisError
 
 from events.heartbeats import Heartbeats
-from events.names import Names, Topic
+from events.names import BRIDGE, Names, Topic
 from events.server.acl import require_reading
 from events.server.connection import connect
-from events.transport import App, Options, run_app
+from events.transport import App, run_app
 from processors.admission import Limits
 from processors.agents import batch_agent
+from processors.bridge.bridge import run_bridge
 from processors.handlers import SUBSCRIPTIONS, handlers_of
 from processors.heartbeat import HeartbeatSender
-from processors.wiring.pipelines import WAITING_PER_WORKING, archiving_of
+from processors.wiring.pipelines import (
+    WAITING_PER_WORKING,
+    archiving_of,
+    transport_options,
+)
 from processors.wiring.servers import deployment_watch, open_servers
 from processors.wiring.services import Services, open_services
 from runtime.errors import HeadraceError
@@ -37,7 +42,10 @@ ROLES: dict[str, frozenset[Topic]] = {
     "answerer": frozenset({Topic.QUERY}),
     "archiver": frozenset(),
 }
-"""Roles that a worker can be limited to, and the topics that each role's agents read."""
+"""Roles of a worker, and the topics that each role's agents read.
+
+A bridge is not among them: it reads from Kafka, and does nothing else.
+"""
 
 LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
@@ -66,6 +74,9 @@ async def run_worker(
         ConfigurationError: versions, roles, models or settings do not match.
         Unavailable: Redis or Postgres cannot be reached at the start.
     """
+    if set(only) == {BRIDGE}:
+        await run_bridge(settings, stop, ready)
+        return
     settings = _with_least_role(settings, only)
     if not any(ROLES[role] for role in only):
         await _archive(settings, stop, ready)
@@ -97,7 +108,7 @@ async def run_worker(
             ).run(stop),
         )
         try:
-            await _run_agents(app, stop, ready)
+            await run_app(app, stop, ready)
         finally:
             await tasks.close()
 
@@ -111,8 +122,6 @@ def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
 
 async def _require_reading(settings: Settings, names: Names, only: Collection[str]) -> None:
     """Raise ConfigurationError if this Redis user may not read: agents would retry forever."""
-    if settings.broker_url:
-        return
     redis = connect(settings.redis_url)
     try:
         await require_reading(redis, names, frozenset().union(*(ROLES[role] for role in only)))
@@ -139,40 +148,14 @@ async def _archive(
             await tasks.close()
 
 
-async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:
-    flowing = asyncio.Event()
-
-    async def announce() -> None:
-        await flowing.wait()
-        if ready is not None:
-            ready()
-
-    announcement = asyncio.create_task(announce())
-    try:
-        await run_app(app, stop, flowing)
-    finally:
-        announcement.cancel()
-
-
 def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
     app = App(
         "headrace",
-        broker=settings.broker_url or settings.redis_url,
-        options=Options(
-            prefix=settings.stream_prefix,
-            partitions=services.names.partitions,
-            lease=settings.lease,
-            max_deliveries=settings.max_deliveries,
-            retry_delay=settings.retry_delay,
-            shutdown_timeout=settings.shutdown_timeout,
-        ),
+        broker=settings.redis_url,
+        options=transport_options(settings, services.names),
         on_dead=services.rejections,
     )
-    # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis, and
-    # so do the judgements, which clients publish
-    roles = set(roles) - {"embedder"} if settings.broker_url else roles
-    topics = frozenset().union(*(ROLES[role] for role in roles))
-    for topic in sorted(topics - {Topic.JUDGED} if settings.broker_url else topics):
+    for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
         _subscribe(app, topic, services, settings)
     return app
 

@@ -53,6 +53,7 @@ __all__ = [
     "MCP_CALLS",
     "MCP_CALL_SECONDS",
     "MCP_RESULT_TOKENS",
+    "MESSAGES_BRIDGED",
     "MODEL_REQUESTS",
     "MODEL_REQUESTS_WAITING",
     "MODEL_REQUEST_SECONDS",
@@ -150,6 +151,14 @@ DELIVERIES = _declare(
         "headrace_deliveries_total",
         "Ends of deliveries: acknowledged, retried, reclaimed, lease_lost, dead_lettered.",
         *("topic", "kind"),
+    ),
+)
+MESSAGES_BRIDGED = _declare(
+    Scope.WORKER,
+    Counter(
+        "headrace_messages_bridged_total",
+        "Messages that a bridge took from Kafka: published, duplicate or dead.",
+        *("outcome", "lane"),
     ),
 )
 

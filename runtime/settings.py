@@ -23,6 +23,7 @@ from runtime.secrets import masked
 
 __all__ = [
     "LOCAL_MODEL",
+    "BridgeSettings",
     "ChunkingLimits",
     "ContextSettings",
     "EventLimits",
@@ -152,6 +153,25 @@ class VectorSearch(_Mapping):
     ef_search: Annotated[int, Field(ge=10, le=1000)] = 100
 
 
+class BridgeSettings(_Mapping):
+    """Kafka as seen by ``headrace worker --only bridge``.
+
+    ``brokers`` are addresses to begin with, each as ``host:port``. ``prefix`` precedes the names of
+    the topics and of the consumer group; by default it is the stream prefix and a dot.
+    ``outcomes`` is the topic (behind the prefix) that outcomes are sent to; empty: none. With
+    ``tls``, certificates are checked against those of the system. ``user`` and ``password`` are for
+    SASL.
+    """
+
+    brokers: tuple[Annotated[str, Field(pattern=r"^[\w.\[\]:-]+:[0-9]{1,5}$")], ...] = ()
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] | None = None
+    outcomes: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = ""
+    tls: bool = False
+    user: str = ""
+    password: SecretStr = SecretStr("")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+
+
 class HookSettings(_Mapping):
     """Repository of a webhook: its host knows ``secret``, and it is fetched from ``repository``."""
 
@@ -194,9 +214,11 @@ class Settings(BaseSettings):
         description="Directory of the embedded servers and of the state of `up`.",
     )
     redis_url: str = Field(default="", description="Redis, e.g. redis://host:6379/0.")
-    broker_url: str = Field(
-        default="",
-        description="Faust broker of the workers; empty: redis_url. kafka:// is experimental.",
+    bridge: BridgeSettings = Field(
+        default=BridgeSettings(),
+        description="Kafka as a way in, for `worker --only bridge`: its brokers, the prefix of its "
+        "topics, the topic for outcomes, TLS and SASL (docs/how-to/kafka.md).",
+        examples=['{"brokers": ["kafka-1:9092", "kafka-2:9092"], "outcomes": "document.outcome"}'],
     )
     database_url: str = Field(
         default="", description="Postgres URL of the workers (a role that can't bypass RLS)."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,12 +16,19 @@ from events.names import Lane, Names, Topic
 from events.outbox import AssignedPosition, KeptEvent, Outbox
 from events.server.connection import PATIENCE, Headroom, retrying
 from events.server.scripts import PublishOnce
-from events.signatures import SigningKey
+from events.signatures import LONGEST_SIGNATURE, SigningKey
 from runtime import traces
 from runtime.errors import ConfigurationError, EventIdReused, LimitExceeded
 from runtime.traces import NO_SPAN, Attributes, Operation, Span, messaging
 
-__all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
+__all__ = [
+    "INLINE_LIMIT_BYTES",
+    "REMEMBER",
+    "ContentStore",
+    "Publisher",
+    "Receipt",
+    "ReceivedChange",
+]
 
 INLINE_LIMIT_BYTES = 256 * 2**10
 REMEMBER = timedelta(hours=24)
@@ -50,6 +57,22 @@ class Receipt:
     token: str
     event_id: str
     duplicate: bool
+
+
+class ReceivedChange(Protocol):
+    """A change that another program made; a valid ``signature`` is that of the bytes ``raw``."""
+
+    @property
+    def event(self) -> DocumentChanged:
+        """The parsed event."""
+
+    @property
+    def raw(self) -> bytes:
+        """Bytes of the event, as received."""
+
+    @property
+    def signature(self) -> bytes | None:
+        """Signature as received. It is None if the event has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +143,8 @@ class Publisher:
         with traces.span(
             f"publish {topic}", "producer", parent=parent, attributes=attributes
         ) as span:
-            [receipt] = await self._publish([event.in_trace(span)], lane, durable=durable)
+            outgoing = self._outgoing(event.in_trace(span), lane)
+            [receipt] = await self._publish([outgoing], durable=durable)
             span.set({"headrace.token": receipt.token})
             return receipt
 
@@ -146,19 +170,32 @@ class Publisher:
         with traces.span(f"publish {topic}", "producer", attributes=attributes) as span:
             above = span if caller.is_valid else NO_SPAN
             created = (_created(change, topic, above, span) for change in changes)
-            receipts = await self._publish(created, lane, durable=durable)
+            all_outgoing = (self._outgoing(change, lane) for change in created)
+            receipts = await self._publish(all_outgoing, durable=durable)
             span.set({"messaging.batch.message_count": len(receipts)})
             return receipts
 
+    async def pass_on(
+        self, changes: Iterable[ReceivedChange], lane: Lane = Lane.LIVE
+    ) -> list[Receipt]:
+        """Publish changes of other programs; return receipts in their order.
+
+        A change with a signature keeps it, and its bytes. Any other is published as by
+        ``publish_many``, whose errors this call raises too.
+        """
+        return await self._publish(
+            (self._passed_on(change, lane) for change in changes), durable=False
+        )
+
     async def _publish(
-        self, changes: Iterable[DocumentChanged], lane: Lane, *, durable: bool
+        self, all_outgoing: Iterable[Awaitable[KeptEvent]], *, durable: bool
     ) -> list[Receipt]:
         send = self._publish_durably if durable else self._publish_chunk
         receipts: list[Receipt | _Refused] = []
         chunk: list[KeptEvent] = []
         size_bytes = 0
-        for change in changes:
-            outgoing = await self._outgoing(change, lane)
+        for awaited in all_outgoing:
+            outgoing = await awaited
             if len(chunk) == _CHUNK_EVENTS or size_bytes + len(outgoing.body) > _CHUNK_BYTES:
                 receipts += await send(chunk)
                 chunk, size_bytes = [], 0
@@ -250,6 +287,20 @@ class Publisher:
             partition=self._names.partition_of(data.project, data.uri),
             body=body,
             signature="" if self._signing_key is None else self._signing_key.sign(body),
+            fingerprint=data.fingerprint(),
+        )
+
+    async def _passed_on(self, change: ReceivedChange, lane: Lane) -> KeptEvent:
+        if change.signature is None:
+            return await self._outgoing(change.event, lane)
+        data = change.event.data
+        return KeptEvent(
+            project=data.project,
+            event_id=change.event.id,
+            lane=lane,
+            partition=self._names.partition_of(data.project, data.uri),
+            body=change.raw,
+            signature=change.signature[:LONGEST_SIGNATURE].decode(errors="replace"),
             fingerprint=data.fingerprint(),
         )
 

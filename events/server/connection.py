@@ -91,6 +91,12 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
         pool = _pool(redis_url, options, blocking=blocking)
     except ValueError:
         # the error is not quoted: it takes the rest of a password after a slash for the port
+        if redis_url.startswith("kafka://"):
+            raise ConfigurationError(
+                "HEADRACE_REDIS_URL names a Kafka broker",
+                "workers read the log from Redis only; `headrace worker --only bridge` brings "
+                "changes from Kafka into it",
+            ) from None
         raise ConfigurationError(
             "HEADRACE_REDIS_URL is not a Redis URL",
             "write redis://user:password@host:port/0 (or rediss://, unix://), with %2F for a slash "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, Self
@@ -68,10 +68,11 @@ class App(faust.App):
 
     Args:
         id: name of the application, for logs; groups are by topic (``events.names.GROUPS``).
-        broker: redis://, rediss://, unix:// or kafka://.
+        broker: redis://, rediss:// or unix://; for a bridge kafka:// URLs with ``;`` between them.
         options: options of the transport; if None, they are read from the query of the URL.
         on_dead: awaited with each letter before it is dead-lettered. If it raises, the event is
-            delivered again instead.
+            delivered again instead. Over Kafka it must store the letter.
+        topic_prefix: text before the name of each topic over Kafka.
 
     Raises:
         ConfigurationError: an option in the URL is unknown or invalid.
@@ -84,15 +85,16 @@ class App(faust.App):
         broker: str,
         options: Options | None = None,
         on_dead: OnDead | None = None,
+        topic_prefix: str = "",
         **settings: Any,
     ) -> None:
         register()
-        url = URL(broker)
-        over_redis = url.scheme in _REDIS_SCHEMES
-        self.options = options or Options.from_query(url.query if over_redis else {})
+        over_redis = broker.partition("://")[0] in _REDIS_SCHEMES
+        self.options = options or Options.from_query(URL(broker).query if over_redis else {})
         self.redis_url = _without_query(broker) if over_redis else ""
         self.prefetch: dict[str, int] = {}
         self.on_dead = on_dead
+        self.topic_prefix = topic_prefix
         super().__init__(
             id,
             broker="redis://" if over_redis else broker,
@@ -101,7 +103,8 @@ class App(faust.App):
             web_enabled=False,
             autodiscover=False,
             consumer_auto_offset_reset="earliest",
-            stream_wait_empty=True,
+            # over Kafka a rebalance would wait for work that an outage of Redis holds up
+            stream_wait_empty=over_redis,
             stream_buffer_maxsize=_UNBOUNDED if over_redis else self.options.max_inflight,
             TableManager=_NoTables,
             Monitor=_Monitor,
@@ -144,8 +147,10 @@ def _without_query(url: str) -> str:
     return url.partition("?")[0]
 
 
-async def run_app(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+async def run_app(app: App, stop: asyncio.Event, ready: Callable[[], None] | None = None) -> None:
     """Run an app in this event loop until ``stop`` is set, then end it in bounded time.
+
+    ``ready`` is called once agents receive events.
 
     Started work gets ``shutdown_timeout`` to finish. After that, unfinished and unstarted entries
     are given back, to be taken over at once.
@@ -157,7 +162,7 @@ async def run_app(app: App, stop: asyncio.Event, ready: asyncio.Event | None = N
     try:
         await app.start()
         if ready is not None and not app.should_stop:
-            ready.set()
+            ready()
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for end in ends:

@@ -16,7 +16,7 @@ from faust.types import TP
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.names import GROUPS, Topic
+from events.names import BRIDGE, GROUPS, Topic
 from events.server.connection import LONGEST_BLOCK, connect
 from events.transport.consumer_group import (
     Claimed,
@@ -213,6 +213,8 @@ class Consumer(FaustConsumer):
 
 
 def _group_name(topic: str) -> str:
+    if topic == Topic.OUTCOME:
+        return BRIDGE
     if topic not in GROUPS:
         raise ConfigurationError(f"topic {topic} has no consumer group", "add it to GROUPS")
     return GROUPS[Topic(topic)]

@@ -32,10 +32,13 @@ class Role(StrEnum):
     EMBEDDER = "embedder"
     ANSWERER = "answerer"
     ARCHIVER = "archiver"
+    BRIDGE = "bridge"
 
 
 def command(
-    only: Annotated[Role | None, typer.Option(help="Run this role only; default: all.")] = None,
+    only: Annotated[
+        Role | None, typer.Option(help="Run this role only; default: all but bridge.")
+    ] = None,
     concurrency: Annotated[
         int | None, typer.Option(help="Batches processed at the same time, per lane.")
     ] = None,

@@ -55,14 +55,11 @@ class OperatorTools(Foundation):
         """Request the pending vectors of a live generation from the embedders.
 
         ``log_positions``: those of the changes concerned, or None for the oldest 10,000 documents;
-        embedders then request the others. With Kafka no embedder runs; all vectors are made here.
+        embedders then request the others.
 
         Raises:
-            Unavailable: Redis, Postgres or, with Kafka, a model cannot be reached.
+            Unavailable: Redis or Postgres cannot be reached.
         """
-        if self.settings.broker_url:
-            await self.vector_stage().run_all(project, generation.id, log_positions)
-            return
         limit = _MOST_DOCUMENTS if log_positions is None else None
         documents = [
             document

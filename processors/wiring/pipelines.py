@@ -7,9 +7,11 @@ from functools import partial
 
 from events.client.outcomes import Outcomes
 from events.client.republisher import Republishing
+from events.names import Names
 from events.streams.chunked import ChunkedStreams
 from events.streams.groups import read_watermark
 from events.streams.replies import Replies
+from events.transport import Options
 from processors.admission import Limits
 from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
@@ -25,10 +27,8 @@ from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import LiveEmbedding, SharedEmbedding
 from processors.indexing.intake import ChangeIntake
 from processors.indexing.pipeline import Indexing
-from processors.indexing.preparation import VectorStep
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Reporter
-from processors.indexing.vectors import EmbeddingStep
 from processors.recipes import RecipeNotices
 from processors.wiring.foundation import Foundation
 from processors.wiring.servers import Servers
@@ -36,7 +36,13 @@ from runtime.settings import Settings
 from store.outbox import PostgresOutbox
 from store.search.search import Search
 
-__all__ = ["WAITING_PER_WORKING", "answering_of", "archiving_of", "indexing_of"]
+__all__ = [
+    "WAITING_PER_WORKING",
+    "answering_of",
+    "archiving_of",
+    "indexing_of",
+    "transport_options",
+]
 
 WAITING_PER_WORKING = 3
 """Questions that may wait for a change to be indexed, for each question being answered."""
@@ -85,7 +91,9 @@ def indexing_of(
         base.store,
         ChangeIntake(base.store, base.key_ring, base.pending, reporter, limits),
         base.preparer(
-            KeptContents(base.store, base.archive).fetch, _vectors(base, sharing), sharing
+            KeptContents(base.store, base.archive).fetch,
+            LiveEmbedding(base.store, sharing),
+            sharing,
         ),
         notices,
         reporter,
@@ -94,14 +102,16 @@ def indexing_of(
     )
 
 
-def _vectors(base: Foundation, sharing: SharedEmbedding | None) -> VectorStep:
-    """Build the step that makes vectors before a write.
-
-    Over Kafka it makes all of them: the second stage needs streams in Redis.
-    """
-    if base.settings.broker_url:
-        return EmbeddingStep(base.store.known_vectors, base.embedders)
-    return LiveEmbedding(base.store, sharing)
+def transport_options(settings: Settings, names: Names) -> Options:
+    """Return the options of a worker's transport over Redis."""
+    return Options(
+        prefix=names.prefix,
+        partitions=names.partitions,
+        lease=settings.lease,
+        max_deliveries=settings.max_deliveries,
+        retry_delay=settings.retry_delay,
+        shutdown_timeout=settings.shutdown_timeout,
+    )
 
 
 def archiving_of(servers: Servers, settings: Settings) -> Archiving:

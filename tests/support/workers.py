@@ -58,7 +58,7 @@ def decode(raw: bytes) -> str:
 async def running(app: App) -> AsyncIterator[None]:
     """Run a worker for the length of a block."""
     stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(run_app(app, stop, ready))
+    task = asyncio.create_task(run_app(app, stop, ready.set))
     async with within(10):
         await ready.wait()
     try:

@@ -90,6 +90,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
         ("HEADRACE_XYZZY", "unset it"),
         ("headrace_worker_password", "did you mean HEADRACE_WORKER_PASSWORD?"),
         ("HEADRACE_MAX_URI_BYTES", "write it as HEADRACE_LIMITS='{\"uri_bytes\": …}';"),
+        ("HEADRACE_BROKER_URL", "workers read from Redis only; for changes in Kafka set "),
         ("HEADRACE_CHUNKING_TIMEOUT", "write it as HEADRACE_CHUNKING_LIMITS='{\"timeout\": …}';"),
         ("HEADRACE_HNSW_EF_SEARCH", "write it as HEADRACE_VECTOR_SEARCH='{\"ef_search\": …}';"),
     ],

@@ -10,7 +10,8 @@ from typing import Any
 
 from faust.types import TP, ConsumerMessage
 
-from events.names import Topic
+from events.names import BRIDGE, Topic
+from events.streams.dead_letters import DeadLetter
 from events.transport import App
 from processors.agents import Delivery, _AgentTasks
 from runtime.errors import Poison, Unavailable
@@ -56,16 +57,15 @@ class Harness:
 
     def __init__(self, handle: Callable[[Sequence[Delivery[str]]], Any]) -> None:
         self.consumer = FakeConsumer()
-        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.letters: list[DeadLetter] = []
         options = replace(FAST, retry_delay=timedelta(milliseconds=1))
-        app = App("test", broker="kafka://localhost", options=options)
+        app = App("test", broker="kafka://localhost", options=options, on_dead=self._store)
         app.consumer = self.consumer
-        app.send = self._send
         app.prefetch[TOPIC] = 32
         self._crew = _AgentTasks(app, TOPIC, decode, handle, 8, timedelta(milliseconds=5), 1)
 
-    async def _send(self, topic: str, **message: Any) -> None:
-        self.sent.append((topic, message))
+    async def _store(self, letter: DeadLetter) -> None:
+        self.letters.append(letter)
 
     async def run(self, values: Sequence[bytes]) -> None:
         await self.run_messages([message(offset, value) for offset, value in enumerate(values)])
@@ -82,8 +82,8 @@ class Harness:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
-    """A poison event of a batch goes to the dead-letter topic, with the reason in headers."""
+async def test_poison_is_dead_lettered_and_others_flow_on() -> None:
+    """The letters have reason, topic, partition and offset; a header is their signature."""
     applied: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -94,12 +94,11 @@ async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
     harness = Harness(handle)
     await harness.run([b"event 1", b"event poison", b"event 2", b"garbage"])
     assert applied == ["event 1", "event 2"]
-    assert [(topic, sent["value"]) for topic, sent in harness.sent] == [
-        (f"{TOPIC}.dead", b"garbage"),
-        (f"{TOPIC}.dead", b"event poison"),
-    ]
-    headers = harness.sent[1][1]["headers"]
-    assert (headers["detail"], headers["signature"]) == (b"undrinkable", b"of event poison")
+    assert [letter.event for letter in harness.letters] == [b"garbage", b"event poison"]
+    poison = harness.letters[1]
+    assert (poison.detail, poison.signature) == ("undrinkable", "of event poison")
+    assert (poison.topic, poison.partition, poison.group) == (TOPIC, 0, BRIDGE)
+    assert [letter.entry_id for letter in harness.letters] == ["1000000-3", "1000000-1"]
 
 
 async def test_a_failure_is_tried_again_in_process() -> None:
@@ -115,7 +114,7 @@ async def test_a_failure_is_tried_again_in_process() -> None:
     harness = Harness(handle)
     await harness.run([b"event"])
     assert attempts == [1, 1, 1, 1, 1, 2, 3]
-    assert harness.sent[0][1]["headers"]["attempts"] == b"3"
+    assert harness.letters[0].attempts == 3
 
 
 async def test_a_message_without_a_time_is_dead_lettered_like_any_other() -> None:
@@ -126,11 +125,11 @@ async def test_a_message_without_a_time_is_dead_lettered_like_any_other() -> Non
 
     harness = Harness(handle)
     await harness.run_messages([message(0, b"event", time=-1.0)])
-    assert harness.sent[0][1]["value"] == b"event"
+    assert harness.letters[0].event == b"event"
 
 
-async def test_positions_are_made_of_time_and_offset() -> None:
-    """Positions follow from the message's time and offset."""
+async def test_a_message_has_no_log_position() -> None:
+    """Redis assigns it; the id only says where the message is."""
     seen: list[Delivery[str]] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -138,7 +137,20 @@ async def test_positions_are_made_of_time_and_offset() -> None:
 
     await Harness(handle).run([b"event 1", b"event 2"])
     assert [delivery.entry_id for delivery in seen] == ["1000000-0", "1000000-1"]
-    assert seen[0].log_position < seen[1].log_position
-    assert seen[0].own is not None
+    assert seen[0].own is None
     assert seen[0].topic is Topic.CHANGED_LIVE
     assert seen[0].signature == b"of event 1"
+
+
+async def test_messages_are_acknowledged_in_their_order() -> None:
+    """A committed offset behind a message in flight would lose that message at a crash."""
+    acknowledged: list[list[int]] = []
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        await eventually(lambda: len(harness.letters) == 1, "the garbage is dead-lettered")
+        acknowledged.append([*harness.consumer.acknowledged])
+
+    harness = Harness(handle)
+    await harness.run([b"event 1", b"garbage", b"event 2"])
+    assert acknowledged == [[]]
+    assert harness.consumer.acknowledged == [0, 1, 2]

@@ -1,0 +1,94 @@
+"""Dead letters of messages, and the changes that are passed on."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import cast
+from unittest.mock import DEFAULT, AsyncMock, patch
+
+import fakeredis
+from faust.types import TP
+
+from events.client.publisher import Publisher
+from events.models import DocumentChanged
+from events.names import BRIDGE, Lane, LogPosition, Names, Topic
+from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.transport import InFlightEntry
+from processors.bridge.bridge import DeadMessages, _Changes, _Received
+from processors.deliveries import Delivery, Settlement
+
+NAMES = Names("kb", partitions=4)
+URI = "leave.md"
+BODY = {"type": "document.changed", "data": {"project": "docs", "uri": URI, "content": "30 days"}}
+
+
+def letter(raw: bytes, offset: int) -> DeadLetter:
+    now = datetime.now(UTC)
+    return DeadLetter(
+        event=raw,
+        topic="kb.document.changed.bulk",
+        partition=7,
+        entry_id=f"1000-{offset}",
+        group=BRIDGE,
+        error="MalformedEvent",
+        detail="not an event",
+        attempts=1,
+        first_at=now,
+        last_at=now,
+    )
+
+
+def delivery(raw: bytes, entry_id: str, **fields: bytes) -> Delivery[DocumentChanged]:
+    named = {name.encode(): value for name, value in fields.items()}
+    entry = InFlightEntry(TP("kb.document.changed.live", 7), entry_id, {b"event": raw, **named})
+    return Delivery(
+        DocumentChanged.from_bytes(raw),
+        Topic.CHANGED_LIVE,
+        entry,
+        None,
+        LogPosition(0, 7),
+        cast("Settlement", None),
+    )
+
+
+async def test_a_dead_message_waits_for_redis_and_can_be_redriven() -> None:
+    """It names its place, is in the partition of its document, and keeps the time of its letter."""
+    redis = fakeredis.FakeAsyncRedis()
+    store = DeadMessages(redis, NAMES, "kb.", timedelta())
+    added = redis.xadd
+    with patch.object(
+        redis, "xadd", AsyncMock(side_effect=[ConnectionError("it restarts"), DEFAULT], wraps=added)
+    ) as xadd:
+        await store(letter(b"garbage", 2**40))
+    assert xadd.await_count == 2
+    await store(letter(json.dumps(BODY).encode(), 12))
+    letters = DeadLetters(redis, NAMES)
+    change, garbage = await letters.list(topic=Topic.CHANGED_BULK)
+    assert (garbage.event, garbage.partition) == (b"garbage", 0)
+    assert change.partition == NAMES.partition_of("docs", URI)
+    assert change.entry_id == "kb.document.changed.bulk/7/12"
+    assert change.detail.startswith(
+        "Kafka topic kb.document.changed.bulk, partition 7, offset 12: "
+    )
+    await letters.redrive(change.id)
+    stream = NAMES.stream(Topic.CHANGED_BULK, change.partition)
+    [(_, fields)] = await redis.xrange(stream)
+    assert int(fields[b"position"]) == change.position
+
+
+async def test_a_message_without_an_id_has_the_same_id_each_time() -> None:
+    """Messages at two places are two changes. A signature and its bytes stay as they are."""
+    raw = json.dumps(BODY).encode()
+    first, again, other = (_Received.of(delivery(raw, at)) for at in ("5-1", "5-1", "5-2"))
+    assert first.event.id == again.event.id != other.event.id
+    named = _Received.of(delivery(json.dumps({**BODY, "id": "a"}).encode(), "5-3"))
+    assert named.event.id == "a"
+
+    redis = fakeredis.FakeAsyncRedis()
+    changes = _Changes(Publisher(redis, NAMES), Lane.LIVE)
+    await changes.run([delivery(raw, "5-1"), delivery(raw, "5-1", signature=b"v1:key:00")])
+    entries = await redis.xrange(NAMES.stream(Topic.CHANGED_LIVE, NAMES.partition_of("docs", URI)))
+    plain, signed = (fields for _, fields in entries)
+    assert json.loads(plain[b"event"])["id"] == first.event.id
+    assert signed == {b"event": raw, b"signature": b"v1:key:00"}
