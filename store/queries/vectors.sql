@@ -123,7 +123,7 @@ where
 -- name: build_concurrently
 -- By the owner of the table; does not block writers.
 create index concurrently {name} on embeddings
-using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 16, ef_construction = 100)
+using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 16, ef_construction = {breadth})
 where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {watermark}
 
 -- name: drop_concurrently
@@ -131,7 +131,7 @@ drop index concurrently if exists {name}
 
 -- name: build_as_worker
 -- By a worker, which does not own the table; blocks writers.
-select build_vector_index($1, $2, $3, $4, $5)
+select build_vector_index($1, $2, $3, $4, $5, $6)
 
 -- name: drop_as_worker
 select drop_vector_index($1)

@@ -44,6 +44,12 @@ CALM_S = 5.0
 """A build is deferred for this long after the last chunk of an import has its vector, because the
 next import may follow at once."""
 
+FEW_VECTORS = 20_000
+"""Up to so many vectors, the nearest are also found in a graph that was built with less search."""
+
+BREADTH, BREADTH_FOR_FEW = 100, 64
+"""Candidates for the neighbours of a vector while the graph is built (``ef_construction``)."""
+
 MAX_IMPORT_TAIL = 100_000
 """Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
@@ -65,6 +71,12 @@ class _Build:
     model_id: int
     dimensions: int
     watermark: int
+    vectors: int
+
+    @property
+    def breadth(self) -> int:
+        """Number of candidates for the neighbours of a vector."""
+        return BREADTH_FOR_FEW if self.vectors <= FEW_VECTORS else BREADTH
 
     @property
     def name(self) -> str:
@@ -172,7 +184,10 @@ class VectorIndexes:
         }
         too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
         due = [
-            _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
+            _Build(
+                *(project_id, generation_id, row["model_id"], row["dimensions"], watermark),
+                vectors=vectors[row["model_id"]],
+            )
             for row in too_long
             if row["model_id"] not in importing or row["tail"] > MAX_IMPORT_TAIL
         ]
@@ -270,6 +285,7 @@ class _OwnerBuilder(_Builder):
                 generation_id=int(build.generation_id),
                 model_id=int(build.model_id),
                 watermark=int(build.watermark),
+                breadth=int(build.breadth),
             )
         )
 
@@ -294,6 +310,7 @@ class _WorkerBuilder(_Builder):
                 build.model_id,
                 build.dimensions,
                 build.watermark,
+                build.breadth,
                 timeout=_BUILD_TIMEOUT_S,
             )
 

@@ -89,6 +89,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select ensure_model('m', 1)",
         "select end_silent_sessions('1 minute')",
         "select build_vector_index('embeddings_hnsw_1_1_1', 1, 1, 1, 1)",
+        "select build_vector_index('embeddings_hnsw_1_1_1', 1, 1, 1, 1, 64)",
         "select admit('aaaaaaaa', sha256('x'))",
         "select * from model_costs",
         "delete from model_costs",

@@ -133,25 +133,34 @@ async def test_questions_during_upkeep_lose_and_double_nothing(index: Index) -> 
     assert len((await index.candidates("walrus", limit=500)).keyword) == 51
 
 
-async def index_names(database: Fresh) -> list[str]:
+async def indexes(database: Fresh) -> dict[str, list[str]]:
+    """Options of each vector index by its name."""
     owner = await asyncpg.connect(database.owner_url)
     try:
         rows = await owner.fetch(
-            "select c.relname, i.indisvalid from pg_class c join pg_index i "
+            "select c.relname, c.reloptions, i.indisvalid from pg_class c join pg_index i "
             "on i.indexrelid = c.oid where c.relname like 'embeddings_hnsw%'"
         )
     finally:
         await owner.close()
     assert all(row["indisvalid"] for row in rows)
-    return [row["relname"] for row in rows]
+    return {row["relname"]: row["reloptions"] for row in rows}
+
+
+async def index_names(database: Fresh) -> list[str]:
+    return list(await indexes(database))
 
 
 @pytest.mark.parametrize("as_owner", [True, False])
 async def test_large_projects_get_an_index(
     index: Index, database: Fresh, as_owner: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A large project gets a vector index with 95% recall, which includes later writes."""
+    """A large project gets a vector index with 95% recall, which includes later writes.
+
+    A larger one is built with more search.
+    """
     monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", 1.0)  # on any machine
+    monkeypatch.setattr(vector_indexes, "FEW_VECTORS", 2600)
     vectors = unit_vectors(7, 3000, DIMENSIONS)
     texts = [f"c{i}" for i in range(3000)]
     for start in range(0, 2600, 650):
@@ -160,7 +169,8 @@ async def test_large_projects_get_an_index(
     owner_url = database.owner_url if as_owner else None
     maintenance = Maintenance(index.database, owner_url, exact_chunks=1000)
     await maintenance.run_once()
-    (first_name,) = await index_names(database)
+    [(first_name, options)] = (await indexes(database)).items()
+    assert options == ["m=16", "ef_construction=64"]
     await index.store.apply([index.document("tail", texts[2600:], vectors[2600:])])
     assert await recall(Index.of(index.database), vectors, 40) >= 0.95
 
@@ -176,7 +186,8 @@ async def test_large_projects_get_an_index(
     await maintenance.run_once()
     assert await index_names(database) == [first_name], "nothing is built while much comes in"
     await maintenance.run_once()
-    (second_name,) = await index_names(database)
+    [(second_name, options)] = (await indexes(database)).items()
+    assert options == ["m=16", "ef_construction=100"]
     assert second_name != first_name
     before_switch_is_noticed = await index.candidates(vector=vectors[700], limit=10)
     assert len(before_switch_is_noticed.vector[MODEL]) == 10
@@ -241,6 +252,7 @@ async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
         f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {foreign.id}, 1, 8, 5)",
         f"select build_vector_index('embeddings_hnsw_{own.id}_1_5', {foreign.id}, 1, 8, 5)",
         f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {own.id}, 1, 8, 5)",
+        f"select build_vector_index('embeddings_hnsw_{own.id}_1_5', {foreign.id}, 1, 8, 5, 64)",
         f"select build_vector_index('x; drop table chunks', {own.id}, 1, 8, 5)",
         f"select drop_vector_index('embeddings_hnsw_{foreign.id}_1_5')",
         "select drop_vector_index('chunks_pkey')",
