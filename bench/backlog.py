@@ -22,9 +22,9 @@ from time import monotonic
 from redis.asyncio import Redis
 
 from bench.corpus import questions
+from bench.documents import changes_of_all_kinds, notes
 from bench.figures import Report, percentile
 from bench.processes import Usage, usage_by_role
-from bench.small_documents import changes_of_all_kinds, notes
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
 from events.client.client import Client

@@ -27,9 +27,9 @@ import asyncpg
 
 from bench.backlog import is_drained, open_redis
 from bench.corpus import questions
+from bench.documents import new_note, notes
 from bench.figures import Report, percentile
 from bench.processes import usage_by_role
-from bench.small_documents import new_note, notes
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
 from events.client.client import Client

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from aiohttp import ClientSession, web
 
-from bench.small_documents import notes
+from bench.documents import notes
 from bench.stack import bench_stack, free_port, served
 from events.client.client import Client
 from events.models import DocumentChanged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bench.small_documents import changes_of_all_kinds, notes
+from bench.documents import changes_of_all_kinds, notes
 from processors.chunking import cut
 from processors.chunking.types import Source
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
