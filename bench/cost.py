@@ -42,7 +42,7 @@ from events.models import DocumentChange
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import ConfigurationError
 
-__all__ = ["measure"]
+__all__ = ["IS_SETTLED", "measure"]
 
 PROJECT = "cost"
 FILES = 1_000
@@ -62,7 +62,7 @@ _CHECK_EVERY_SECONDS = 0.25
 _PATIENCE = timedelta(minutes=10)
 _AUTHOR = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
 
-_IS_SETTLED = """
+IS_SETTLED = """
     select
         (select count(*) from documents) >= $1
         and not exists (select from pending_vectors)
@@ -73,6 +73,8 @@ _IS_SETTLED = """
             >= .8 * (select count(*) from embeddings)
         )
 """
+"""Query for the end of an import: $1 documents are indexed, and no index is being built."""
+
 _WRITTEN = """
     select
         pg_current_wal_lsn() - '0/0' as wal_bytes,
@@ -116,7 +118,7 @@ class _Deployment:
 
         async def is_settled() -> bool:
             self.peak_mb = max(self.peak_mb, memory_mb_below(self.pid))
-            return bool(await self.owner.fetchval(_IS_SETTLED, documents))
+            return bool(await self.owner.fetchval(IS_SETTLED, documents))
 
         await until(
             is_settled, f"{documents:,} documents are indexed", _PATIENCE, _CHECK_EVERY_SECONDS

@@ -55,12 +55,13 @@ class Report:
     """Named figures of one run; some are names, such as the precision of the model.
 
     Times have their unit in the name; ratios have none. ``rows`` are the figures with a goal, for
-    a measurement that has goals.
+    a measurement that has goals. ``columns`` are figures by system, for one that compares systems.
     """
 
     name: str
     figures: Mapping[str, float | str]
     rows: Sequence[Row] = ()
+    columns: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     machine: Mapping[str, str | int] = field(default_factory=_machine)
 
 

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["CpuClock", "Usage", "cpu_s_below", "memory_mb_below", "peak_mb", "usage_by_role"]
+__all__ = [
+    "CpuClock",
+    "Usage",
+    "cpu_s_below",
+    "memory_mb_below",
+    "peak_mb",
+    "pids_below",
+    "usage_by_role",
+]
 
 _PROC = Path("/proc")
 _ROLES = {"postgres": "postgres", "redis-server": "redis", "gateway.main": "worker"}
@@ -104,6 +112,11 @@ def cpu_s_below(pid: int) -> dict[str, float]:
         seconds[role] += processes[member].cpu_s if member in processes else 0.0
         pending += [(child, role) for child in children.get(member, ())]
     return dict(seconds)
+
+
+def pids_below(pid: int, part: str) -> list[int]:
+    """Return the process ids of a part of ``headrace up``, such as ``worker``."""
+    return [member for member in _descendants(pid, _children()) if _role(member, _PARTS) == part]
 
 
 def memory_mb_below(pid: int) -> float:

@@ -22,7 +22,8 @@ __all__ = ["Measurement", "command"]
 class Measurement(StrEnum):
     """Benchmarks: each is a module in ``bench/`` (with _ for -) that has a function ``measure``.
 
-    That of ``content`` is in ``bench/content/acceptance.py``.
+    That of ``content`` is in ``bench/content/acceptance.py``, and that of ``peers`` in
+    ``bench/peers/comparison.py``.
     """
 
     INDEXING = "indexing"
@@ -39,6 +40,13 @@ class Measurement(StrEnum):
     REPOSITORIES = "repositories"
     WATCH = "watch"
     COST = "cost"
+    PEERS = "peers"
+
+
+_MODULES = {
+    Measurement.CONTENT: "content.acceptance",
+    Measurement.PEERS: "peers.comparison",
+}
 
 
 def command(
@@ -48,7 +56,7 @@ def command(
         typer.Argument(
             metavar="DIR...",
             help="Evaluation sets of `coverage`, the corpus of `content`, or the sources of "
-            "`repositories`.",
+            "`repositories`, and optionally those of `peers`.",
         ),
     ] = None,
     minutes: Annotated[float, typer.Option(help="Duration of `soak`, in minutes.", min=0.5)] = 5.0,
@@ -59,15 +67,26 @@ def command(
         int | None,
         typer.Option(help="Chunks of `doors` or `tenants`; default: 50,000 or 1,000,000.", min=1),
     ] = None,
+    peers: Annotated[
+        str, typer.Option(help="Systems that `peers` compares, with commas; default: all.")
+    ] = "",
+    files: Annotated[
+        int | None, typer.Option(help="Files of `peers`; default: 1,000.", min=10)
+    ] = None,
+    steps: Annotated[str, typer.Option(help="Steps of `peers`, with commas; default: all.")] = "",
     json: JsonOption = False,
 ) -> None:
     """Run a benchmark on this machine; it starts its own servers and takes minutes."""
-    module = "content.acceptance" if name is Measurement.CONTENT else name.replace("-", "_")
+    module = _MODULES.get(name, name.replace("-", "_"))
     measure = import_module(f"bench.{module}").measure
     if name in (Measurement.COVERAGE, Measurement.REPOSITORIES):
         measure = partial(measure, sets or [])
     elif name is Measurement.CONTENT:
         measure = partial(measure, sets or [], stderr().print)
+    elif name is Measurement.PEERS:
+        chosen = {"peers": _words(peers), "steps": _words(steps)}
+        sizes = {"files": files} if files else {}
+        measure = partial(measure, sets or [], stderr().print, **chosen, **sizes)
     elif sets:
         raise UsageError(f"bench {name} does not take directories", "leave them out")
     if name is Measurement.SOAK:
@@ -79,17 +98,24 @@ def command(
         measure = partial(measure, chunks)
     elif seconds or chunks:
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
+    if name is not Measurement.PEERS and (peers or files or steps):
+        raise UsageError(
+            f"bench {name} compares no systems", "leave --peers, --files and --steps out"
+        )
     report: Report = run_client(lambda _settings: measure())
     if json:
         rows = {"rows": [asdict(row) for row in report.rows]} if report.rows else {}
+        columns = {"columns": {**report.columns}} if report.columns else {}
         figures = {"figures": {**report.figures}, "machine": {**report.machine}}
-        print_json({"name": report.name, **rows, **figures})
+        print_json({"name": report.name, **rows, **columns, **figures})
         return
     if report.rows:
         stdout().print(table([_cells(row) for row in report.rows]))
     else:
         for figure, value in report.figures.items():
             typer.echo(f"{figure:>28}  {_formatted(value)}")
+    if report.columns:
+        stdout().print(table(_compared(report)))
     typer.echo(", ".join(f"{key} {value}" for key, value in report.machine.items()))
 
 
@@ -98,6 +124,25 @@ def _cells(row: Row) -> dict[str, str | None]:
     met = {None: "left out", True: "yes", False: "no"}[row.met]
     figure = row.reason if row.figure is None else _formatted(row.figure)
     return {"what": row.what, "goal": row.goal, "met": met, "figure": figure}
+
+
+def _compared(report: Report) -> list[dict[str, str | None]]:
+    """Rows of the table of a comparison: a figure in the column of each system that has it."""
+    names = dict.fromkeys(name for figures in report.columns.values() for name in figures)
+    return [
+        {
+            "figure": name,
+            **{
+                system: _formatted(figures[name]) if name in figures else None
+                for system, figures in report.columns.items()
+            },
+        }
+        for name in names
+    ]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _formatted(value: float | str) -> str:

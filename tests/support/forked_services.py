@@ -19,6 +19,8 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.content import process
+from bench.peers import environments
+from bench.peers.adapters import headrace
 from gateway.operations import replays
 from gateway.processes import background
 from gateway.sync import hook
@@ -83,7 +85,7 @@ def services_are_forked(server: Path | None = None) -> Iterator[None]:
     ``server``: socket of the fork server; None for that of this run.
     """
     with ExitStack() as stack:
-        for module in (hook, replays, worker_process, process):
+        for module in (hook, replays, worker_process, process, environments, headrace):
             stack.enter_context(patch.object(module, "sys", _Forking(server)))
         stack.enter_context(patch.object(background, "_spawn", partial(_fork_up, server)))
         yield
