@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Self
 
@@ -310,8 +310,11 @@ class SilenceWatch:
 
     async def _watch(self) -> None:
         while True:
-            with suppress(Unavailable, OperatorError), explained():
-                await self._end_silent_sessions()
+            try:
+                with explained():
+                    await self._end_silent_sessions()
+            except (Unavailable, OperatorError) as error:
+                log.warning("silence_watch.failed", error=str(error))
             if not self._late:
                 return
             await asyncio.sleep(_INTERVAL_S)

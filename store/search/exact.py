@@ -46,7 +46,7 @@ MOST_MILLISECONDS = 250
 MOST_CHUNKS = 200_000
 """Chunks after which a search ends, and is truncated."""
 
-_COUNTING_SHARE = 0.04
+_COUNTING_SHARE = 0.02
 """Share of the time in which further matches are counted once the passages are found."""
 
 _FIRST_BATCH = 4

@@ -80,7 +80,7 @@ async def test_a_key_s_own_limit_replaces_the_usual_one(redis: Redis) -> None:
 
 async def test_keys_of_limits_expire(redis: Redis) -> None:
     """Redis keeps nothing of a caller whose limits are restored."""
-    rates = Rates(redis, NAMES)
+    rates = Rates(redis, NAMES, requests_per_minute=1)
     await rates.spend_request(caller())
     await rates.record_failure("203.0.113.9")
     keys = await redis.keys(f"{NAMES.prefix}:{{gateway.*")
