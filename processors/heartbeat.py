@@ -21,7 +21,7 @@ from events.transport import App
 from processors.embedders.remote.circuit_breaker import CircuitStatus
 from runtime import metrics
 from runtime.lifespan import wait_for_tick
-from runtime.process_health import LoopLag, memory_bytes
+from runtime.process_health import LoopLag, memory_bytes, return_memory
 from store.postgres.revision import head_revision
 
 __all__ = ["BEAT_EVERY", "HeartbeatSender", "WorkerState"]
@@ -90,6 +90,7 @@ class HeartbeatSender:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._version = _version()
         self._lag = LoopLag()
+        self._was_busy = False
         self._label = f"{self._host}:{os.getpid()}"
         metrics.BUILD_INFO.set(
             1,
@@ -145,7 +146,12 @@ class HeartbeatSender:
         )
 
     async def _beat(self) -> None:
-        await self._heartbeats.beat(self._name, dataclasses.asdict(self.state))
+        state = self.state
+        is_busy = any(state.in_flight.values())
+        if self._was_busy and not is_busy:
+            return_memory()
+        self._was_busy = is_busy
+        await self._heartbeats.beat(self._name, dataclasses.asdict(state))
 
     async def _try(self, action: Callable[[], Awaitable[None]]) -> None:
         try:

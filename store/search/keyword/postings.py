@@ -39,7 +39,8 @@ MAX_COUNT = 255
 PACKED_BYTES = 3
 """Size of a chunk in the postings of a term."""
 
-_HASHES = 1 << 17
+_HASHES = 1 << 13
+"""Hashes that are kept: those of frequent terms. The others take less time than their memory."""
 
 Int64s = npt.NDArray[np.int64]
 
