@@ -160,6 +160,7 @@ class SearchRequest:
     ``text`` None: no keyword retriever. ``candidates``: number of chunks that each retriever must
     return at most. ``compared``: the similarity of every candidate is needed, also of those that
     only the keyword retriever returns. ``defined``: names whose definitions are needed too.
+    ``described``: number of the best chunks of each retriever whose places need a ``beginning``.
 
     ``subject``: the chunk that others are to be like, which is left out. Its terms take the place
     of ``text``. ``narrowed``: ids of the chunks that have all words of the phrases in the filters,
@@ -176,6 +177,7 @@ class SearchRequest:
     defined: tuple[str, ...] = ()
     subject: Subject | None = None
     narrowed: Sequence[int] | None = None
+    described: int = 0
 
     @property
     def has_words(self) -> bool:
@@ -203,7 +205,7 @@ class ChunkPlace(NamedTuple):
     Lines count from 1, both ends included. ``is_code``: the document is code, so that ``symbol`` is
     the qualified name of a unit, or several names with commas between. ``is_bare``: the chunk has
     no vector yet. ``beginning`` is that of the text, up to 1,000 characters, of a chunk of one unit
-    of code; it is empty for others.
+    of code; it is empty for others, and if the search did not need it.
     """
 
     document_id: int

@@ -18,6 +18,7 @@ from store.search.keyword.tokenizer import EXACT, terms
 from store.types import Candidates, ChunkPlace
 
 __all__ = [
+    "COMPARED",
     "DOCUMENTATION_BONUS",
     "NAME_BONUS",
     "TEST_MALUS",
@@ -39,7 +40,7 @@ TEST_MALUS = 0.1
 _MOST_CACHED = 16_384
 """Names and uris whose words are kept: each question looks at those of 200 chunks."""
 
-_COMPARED = 30
+COMPARED = 30
 """Best chunks of each retriever whose documentation is compared, as reading it takes time."""
 
 _IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]|\w(?:\.|::)\w|\(\)")
@@ -95,7 +96,7 @@ def _agreements(question: str, asked: frozenset[str], candidates: Candidates) ->
         return {}
     rankings = (*candidates.vector.values(), candidates.keyword)
     agreements: dict[int, float] = {}
-    for chunk_id in {chunk_id for ranked in rankings for chunk_id, _ in ranked[:_COMPARED]}:
+    for chunk_id in {chunk_id for ranked in rankings for chunk_id, _ in ranked[:COMPARED]}:
         place = candidates.places.get(chunk_id)
         described = _words_of_documentation(place.beginning) if place else frozenset()
         shared = described & plain

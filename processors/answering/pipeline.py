@@ -34,7 +34,7 @@ from events.models import (
 from events.streams.answer_records import AnswerRecord
 from events.streams.replies import Replies
 from processors.admission import Limits
-from processors.answering.adjustments import adjustments
+from processors.answering.adjustments import COMPARED, adjustments
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
 from processors.answering.definitions import names_in, promotions
 from processors.answering.diversity import DIVERSE_CHUNKS, diversified
@@ -379,6 +379,7 @@ class Answering:
             compared=query.min_similarity is not None,
             defined=tuple(dict.fromkeys(wanted)),
             subject=subject,
+            described=COMPARED if query.mode == "hybrid" else 0,
         )
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))

@@ -223,7 +223,7 @@ exists (
 -- name: among
 -- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
 -- ``is_bare``: the chunk has no vector yet. The tables that show it are left out if they are empty.
--- ``beginning`` is that of a chunk of one unit of code.
+-- ``beginning`` is that of a chunk of one unit of code, if it is in $3: to read texts takes time.
 select
     c.id,
     c.document_id,
@@ -239,7 +239,8 @@ select
     {is_bare} as is_bare,
     passing.uri,
     case
-        when passing.kind = 'code' and strpos(c.symbol, ', ') = 0 then left(c.content, 1000)
+        when c.id = any ($3::bigint[]) and passing.kind = 'code' and strpos(c.symbol, ', ') = 0
+        then left(c.content, 1000)
         else ''
     end as beginning
 from (

@@ -109,15 +109,21 @@ class Visibility:
         return self._conditions(first_parameter)
 
     async def among(
-        self, connection: asyncpg.Connection, chunk_ids: Sequence[int]
+        self,
+        connection: asyncpg.Connection,
+        chunk_ids: Sequence[int],
+        described: Sequence[int] = (),
     ) -> dict[int, ChunkPlace]:
-        """Places of the chunks among ``chunk_ids`` that exist and are visible, by id."""
+        """Places of the chunks among ``chunk_ids`` that exist and are visible, by id.
+
+        Those of ``described`` have the beginning of their text.
+        """
         if not chunk_ids:
             return {}
         bare = {name: _QUERIES[name] for name in ("is_bare", "without_vectors")}
         if self.is_covered:
             bare = {"is_bare": "false", "without_vectors": ""}
-        rows = await self._fetch(connection, "among", chunk_ids, **bare)
+        rows = await self._fetch(connection, "among", chunk_ids, described, **bare)
         return {row[0]: ChunkPlace(*row[1:]) for row in rows}
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:

@@ -384,9 +384,7 @@ class Search:
             with run.timed("vector"):
                 vector = await self._nearest(connection, generation, request, run)
             with run.timed("keyword"):
-                keyword = await self._matching(
-                    connection, generation, request, run, [*_ids(vector, KeywordMatches([]))]
-                )
+                keyword = await self._matching(connection, generation, request, run, vector)
         return vector, keyword
 
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
@@ -395,10 +393,11 @@ class Search:
         settings = self._vectors.settings(request.candidates)
         async with self._scope(generation, request.agent, request.filters, settings) as connection:
             similar = await self._nearest(connection, generation, request, run)
-            found = [chunk_id for ranked in similar.values() for chunk_id, _ in ranked]
+            chunk_ids = [*_ids(similar, KeywordMatches([]))]
+            described = _best(similar, request.described)
             visible = Visibility.to(generation.id, request.agent, Filters())
             visible = replace(visible, is_covered=run.state.is_covered)
-            run.places = await visible.among(connection, found)
+            run.places = await visible.among(connection, chunk_ids, described)
         return similar
 
     async def _nearest(
@@ -462,7 +461,7 @@ class Search:
             if not request.vectors:
                 visibility = Visibility.to(generation.id, request.agent, request.filters)
                 run.state = await self._coverage.state(connection, visibility, request.agent)
-            return await self._matching(connection, generation, request, run)
+            return await self._matching(connection, generation, request, run, {})
 
     async def _matching(
         self,
@@ -470,7 +469,7 @@ class Search:
         generation: Generation,
         request: SearchRequest,
         run: _Run,
-        others: Sequence[int] = (),
+        vector: Similar,
     ) -> KeywordMatches:
         text = request.text if request.subject is None else request.subject.terms
         return await self._keyword.search(
@@ -479,7 +478,9 @@ class Search:
             replace(_searched(generation, request), is_covered=run.state.is_covered),
             request.candidates,
             request.defined,
-            others,
+            [*_ids(vector, KeywordMatches([]))],
+            request.described,
+            _best(vector, request.described),
         )
 
     def _scope(
@@ -504,6 +505,11 @@ def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:
     """Chunk ids that any retriever returned."""
     rankings = [*vector.values(), keyword.ranked]
     return {chunk_id for ranked in rankings for chunk_id, _ in ranked}
+
+
+def _best(vector: Similar, count: int) -> list[int]:
+    """Ids of the best chunks by each model."""
+    return [chunk_id for ranked in vector.values() for chunk_id, _ in ranked[:count]]
 
 
 def _to_compare(request: SearchRequest, vector: Similar, keyword: KeywordMatches) -> list[int]:

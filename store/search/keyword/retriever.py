@@ -56,6 +56,8 @@ _CACHE_SHARE_OF_EXAMPLES = 4
 
 _THREAD_FROM_POSTINGS = 200_000
 _ROUNDS = (1.25, 4, 16)
+_DESCRIBED_MARGIN = 2
+"""Of so many times the chunks the beginning is read at once, since some may be hidden."""
 _QUERIES = named("keyword")
 
 
@@ -97,11 +99,14 @@ class KeywordRetriever:
         limit: int,
         defined: Sequence[str] = (),
         others: Sequence[int] = (),
+        described: int = 0,
+        described_others: Sequence[int] = (),
     ) -> KeywordMatches:
         """The best visible chunks for a text or terms, and visible definitions of ``defined``.
 
         Deleted or hidden chunks never appear. The places of the visible ones of ``others``, chunk
-        ids, are read too.
+        ids, are read too. The places of the best ``described`` chunks, and those of
+        ``described_others``, have the beginning of their text.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -123,7 +128,13 @@ class KeywordRetriever:
             best = [chunk_id for chunk_id, _ in scored.best_of(defining, MAX_DEFINITIONS)]
             definitions = best or defining[:MAX_DEFINITIONS]
         ranked, places = await _visible(
-            connection, scored, visibility, limit, [*definitions, *others]
+            connection,
+            scored,
+            visibility,
+            limit,
+            [*definitions, *others],
+            described,
+            described_others,
         )
         factors = factors_of(matches, by_hash)
         occurring = {
@@ -325,19 +336,23 @@ async def _visible(
     visibility: Visibility,
     limit: int,
     others: Sequence[int] = (),
+    described: int = 0,
+    described_others: Sequence[int] = (),
 ) -> tuple[list[tuple[int, float]], dict[int, ChunkPlace]]:
     """The best visible chunks, and the places of these and of the visible ones of ``others``.
 
     It checks the best chunks first, then more of them, then all.
     """
     places: dict[int, ChunkPlace] = {}
+    with_text = dict.fromkeys(described_others)
     unread = dict.fromkeys(others)
     read: set[int] = set()
     for factor in _ROUNDS:
         count = math.ceil(factor * limit)
         best = scored.best(count)
         unread |= dict.fromkeys(chunk_id for chunk_id, _ in best if chunk_id not in read)
-        places |= await visibility.among(connection, list(unread))
+        with_text |= dict.fromkeys(at for at, _ in best[: _DESCRIBED_MARGIN * described])
+        places |= await visibility.among(connection, list(unread), list(with_text))
         read |= unread.keys()
         unread.clear()
         kept = [pair for pair in best if pair[0] in places][:limit]
@@ -348,6 +363,8 @@ async def _visible(
         missing = [chunk_id for chunk_id, _ in best if chunk_id not in read]
         places |= await visibility.among(connection, missing)
         kept = [pair for pair in best if pair[0] in places]
+    late = [chunk_id for chunk_id, _ in kept[:described] if chunk_id not in with_text]
+    places |= await visibility.among(connection, late, late)
     shown = {chunk_id for chunk_id, _ in kept}.union(others) & places.keys()
     return kept, {chunk_id: places[chunk_id] for chunk_id in shown}
 

@@ -362,6 +362,29 @@ async def test_candidates_of_the_keyword_retriever_are_compared_on_request(index
     assert (await index.search.candidates(generation, bare)).compared == {}
 
 
+async def test_the_best_chunks_of_each_retriever_have_the_beginning_of_their_text(
+    index: Index,
+) -> None:
+    """Also if the best ones by keyword are hidden: here the private ones of another agent."""
+    vectors = unit_vectors(3, 9, 8)
+    shared = [f"def weir{n}(): weir{' filler' * (n + 4)}" for n in range(9)]
+    hidden = [f"def weir{n}(): weir weir weir" for n in range(9)]
+    options = {"kind": "code", "symbols": [f"weir{n}" for n in range(9)]}
+    await index.write("hidden.py", *hidden, agent="ada", **options)
+    await index.write("shared.py", *shared, vectors=vectors, **options)
+    request = SearchRequest("p", None, "weir", {MODEL: vectors[8]}, Filters(), 9)
+    for text, by_model in (("weir", request.vectors), ("weir", {}), (None, request.vectors)):
+        asked = replace(request, text=text, vectors=by_model, described=2)
+        found = await index.search.candidates(await index.live(), asked)
+        best = [*(pair for hits in found.vector.values() for pair in hits[:2]), *found.keyword[:2]]
+        beginnings = {at: found.places[at].beginning for at, _ in best}
+        assert len(beginnings) >= 2
+        assert all(beginnings.values()), (text, beginnings)
+        assert [*beginnings.values()] == await index.texts([(at, 0.0) for at in beginnings])
+        none = await index.search.candidates(await index.live(), replace(asked, described=0))
+        assert not any(place.beginning for place in none.places.values())
+
+
 async def test_a_search_counts_the_chunks_in_its_scope(index: Index) -> None:
     """Filters and private documents of other agents count as in the search."""
     await index.write("shared", "one", "two", "three")
