@@ -27,6 +27,7 @@ from tests.support.waiting import eventually
 MESSAGES = size(300, thorough=10_000)
 PARTITIONS = 4
 OUTCOMES = "document.outcome"
+SETTLED_SECONDS = size(15, thorough=120)
 TAKEOVER_SECONDS = 40.0
 """The session of the dead bridge lasts 10 s, and the broker's own round may be longer."""
 
@@ -74,7 +75,7 @@ async def test_messages_enter_the_log_once(chaos: Chaos, kafka: Kafka, seed: int
         )
         await eventually(lambda: _letters(run, 2), "both are dead-lettered", timeout=30, every=0.5)
 
-        await run.verify(Allowances(dead={reused.id}))
+        await run.verify(Allowances(dead={reused.id}, settled_seconds=SETTLED_SECONDS))
         assert all(receipt.duplicate for receipt in run.logbook.receipts), "not all were published"
         _assert_in_order(sent)
         await _assert_named(run, refused)

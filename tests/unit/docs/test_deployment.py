@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import tomllib
+from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 
+import jsonschema
 import pytest
+from check_jsonschema.builtin_schemas import get_builtin_schema
 
 from gateway.session import ACCESS_VARIABLES
 from runtime.settings import Settings
@@ -87,3 +92,26 @@ def test_locks_cover_what_the_project_declares() -> None:
     assert "pytest" in of_tools
     assert of_tools <= packages_of(LOCK) | packages_of(DEVELOPMENT_LOCK)
     assert not {"pytest", "mypy", "playwright"} & packages_of(LOCK)
+
+
+def test_compose_fits_its_specification() -> None:
+    schema = get_builtin_schema("vendor.compose-spec")
+    jsonschema.validate(COMPOSE, schema)
+    wrong = deepcopy(COMPOSE)
+    wrong["services"]["indexer"]["enviroment"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="enviroment"):
+        jsonschema.validate(wrong, schema)
+
+
+def test_one_command_makes_all_passwords() -> None:
+    """It prints those that docker-compose.yml requires, and each time others."""
+    made = [
+        subprocess.run(
+            [ROOT / "tools/passwords"], check=True, capture_output=True, encoding="utf-8"
+        ).stdout
+        for _ in range(2)
+    ]
+    first, second = (dict(line.split("=") for line in text.splitlines()) for text in made)
+    assert first.keys() == set(re.findall(r"HEADRACE_[A-Z]+_PASSWORD(?=:\?)", json.dumps(COMPOSE)))
+    assert all(re.fullmatch(r"[0-9a-f]{48}", password) for password in first.values())
+    assert not set(first.values()) & set(second.values())
