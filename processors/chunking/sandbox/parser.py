@@ -171,17 +171,19 @@ class Parser:
 
         It waits in steps, so that a pause of the whole worker counts as one of them at most. Unless
         ``computing_counts``, a step in which the process used processor time restarts the count:
-        for a document, the process ends itself when its processor time is used up.
+        for a document, the process ends itself when its processor time is used up. The first step
+        always counts: most answers arrive within it, so that the time need not be read.
         """
         read = asyncio.ensure_future(self._read())
-        used_seconds, steps = self._used_seconds(), 0
+        used_seconds: float | None = None
+        steps = 0
         try:
             while steps < _MAX_STALLED_STEPS:
                 done, _ = await asyncio.wait({read}, timeout=timeout.total_seconds())
                 if done:
                     return read.result()
                 previous, used_seconds = used_seconds, self._used_seconds()
-                computes = used_seconds is not None and used_seconds != previous
+                computes = previous is not None and used_seconds not in (None, previous)
                 steps = 0 if computes and not computing_counts else steps + 1
         finally:
             read.cancel()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from processors.chunking import Boundaries, Cut, Source
+from processors.chunking.sandbox import parser
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
 from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
@@ -131,8 +132,8 @@ async def test_only_the_guilty_document_fails(
 
 async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) -> None:
     """A document whose parser was stopped is given to another parser."""
-    for parser in filter(is_parser, children()):
-        os.kill(parser, signal.SIGSTOP)
+    for pid in filter(is_parser, children()):
+        os.kill(pid, signal.SIGSTOP)
     (outcome,) = await results(pool, [document()])
     assert not isinstance(outcome, Poison)
 
@@ -141,6 +142,19 @@ async def test_a_busy_machine_condemns_nothing(forked: ChunkingPool) -> None:
     """The time limit counts processor time, so a slow machine fails no document."""
     (outcome,) = await results(forked, [Source("faulty/dawdle.txt", "slow\n", "text")])
     assert not isinstance(outcome, Poison)
+
+
+async def test_an_answer_in_time_costs_no_look_at_the_processor_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The processor time of a parser is read only when an answer is late."""
+    looks: list[int] = []
+    monkeypatch.setattr(parser, "_processor_seconds", looks.append)
+    patience = timedelta(minutes=1)
+    async with ForkedPool(1, patience, MEMORY_BYTES, tokenizer_path(None), FAULTS) as patient:
+        outcome = await results(patient, [document()] * 3)
+    assert not any(isinstance(one, Poison) for one in outcome)
+    assert looks == []
 
 
 async def test_many_broken_documents_in_one_batch(forked: ChunkingPool) -> None:
