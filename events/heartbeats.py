@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -66,17 +67,25 @@ class Heartbeats:
     def __init__(self, redis: Redis, names: Names) -> None:
         self._redis = redis
         self._key = names.workers
+        self._clock: tuple[int, float] | None = None
 
     async def beat(self, worker: str, state: Mapping[str, Any]) -> None:
         """Send the state of a worker.
+
+        The clock of Redis is read with each beat, for the next one.
 
         Raises:
             Unavailable: Redis can't be reached.
             LogFull: Redis is at its memory limit.
         """
         with redis_errors():
-            beat = json.dumps({"at_ms": await self._now_ms(), "state": state})
-            await self._redis.hset(self._key, worker, beat)
+            at_ms, read_at = self._clock or (await self._now_ms(), monotonic())
+            at_ms += int((monotonic() - read_at) * 1000)
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.hset(self._key, worker, json.dumps({"at_ms": at_ms, "state": state}))
+                pipeline.time()
+                _, now = await pipeline.execute()
+            self._clock = _milliseconds(now), monotonic()
 
     async def leave(self, worker: str) -> None:
         """Remove the entry of a worker; raises as ``beat``."""
@@ -98,8 +107,12 @@ class Heartbeats:
                 await self.leave(beat.worker)
 
     async def _now_ms(self) -> int:
-        seconds, microseconds = await self._redis.time()
-        return int(seconds) * 1000 + int(microseconds) // 1000
+        return _milliseconds(await self._redis.time())
+
+
+def _milliseconds(time: tuple[int, int]) -> int:
+    seconds, microseconds = time
+    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def _heartbeat(worker: bytes, told: bytes, now_ms: int) -> Heartbeat | None:

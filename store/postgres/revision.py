@@ -93,13 +93,14 @@ def refuse_flawed(schema: Schema) -> None:
         raise ConfigurationError(f"the database schema is at {detail}", remedy)
 
 
-async def read_schema(connection: asyncpg.Connection) -> Schema:
-    """Read the migration state of the database.
+async def read_schema(connection: asyncpg.Connection, *, is_migrated: bool = False) -> Schema:
+    """Read the migration state of the database; with ``is_migrated`` in one statement.
 
     Raises:
-        asyncpg.PostgresError: the server failed.
+        asyncpg.PostgresError: the server failed, or the database was never migrated although
+            ``is_migrated``.
     """
-    if not await connection.fetchval(_QUERIES["is_migrated"]):
+    if not (is_migrated or await connection.fetchval(_QUERIES["is_migrated"])):
         return Schema(None)
     schema = Schema(await connection.fetchval(_QUERIES["revision"]))
     if not schema.is_newer:

@@ -24,6 +24,7 @@ class SchemaWatch:
     def __init__(self, database: Database, *, interval: timedelta = _INTERVAL) -> None:
         self._database = database
         self._interval = interval
+        self._is_migrated = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Check until ``stop`` is set; checks are skipped while Postgres is down or denies access.
@@ -41,5 +42,8 @@ class SchemaWatch:
     async def _read(self) -> Schema | None:
         with contextlib.suppress(Unavailable, OperatorError):
             async with self._database.connection() as connection:
-                return await read_schema(connection)
+                was_migrated, self._is_migrated = self._is_migrated, False
+                schema = await read_schema(connection, is_migrated=was_migrated)
+                self._is_migrated = schema.revision is not None
+                return schema
         return None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
+import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
@@ -66,6 +68,24 @@ async def test_a_worker_continues_without_heartbeats(
                 lambda: any(line["event"] == "heartbeat.failed" for line in logs), "a failed beat"
             )
         await worker.change("b.md", "Text.")
+
+
+async def test_a_beat_has_the_time_that_redis_gave_the_last_one(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time since then is added; the next beat follows the clock of Redis again."""
+    heartbeats, passed_s = Heartbeats(redis, NAMES), 0.0
+    monkeypatch.setattr("events.heartbeats.monotonic", lambda: monotonic() + passed_s)
+
+    async def beaten_at() -> int:
+        await heartbeats.beat("h:1", {"host": "h"})
+        stored: Any = await redis.hget(NAMES.workers, "h:1")
+        return int(json.loads(stored)["at_ms"])
+
+    first = await beaten_at()
+    passed_s = 3_600.0
+    assert await beaten_at() - first >= 3_600_000
+    assert await beaten_at() - first < 3_600_000
 
 
 async def test_a_killed_worker_reports_no_model(redis: Redis) -> None:
