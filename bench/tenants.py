@@ -113,6 +113,11 @@ limit $3
 _PROJECTS = """
 select ensure_project('idle-' || n, $1, '{}', '2', 1, '') from generate_series(1, $2::int) n
 """
+_IS_SETTLED = """
+select
+    not exists (select from pending_vectors)
+    and (select sum(entries) from archive_segments where kind = 'events') >= $1
+"""
 _IS_FOLDED = """
 select not exists (
     select
@@ -203,18 +208,30 @@ async def _edit(client: Client, number: int) -> float:
 
 
 async def spread_figures(stack: Stack, changes: int, projects: int) -> dict[str, float]:
-    """Measure imports into one project and over many; the first of each creates the projects."""
+    """Measure imports into one project and over many; the first of each creates the projects.
+
+    Each begins when the vectors and the archive files of the import before are written.
+    """
     figures: dict[str, float] = {"spread_projects": projects}
+    published = 0
     worker = stack.worker(HEADRACE_MODEL=HASHING_MODEL)
-    async with worker, Client.connect(stack.redis_url) as client:
+    async with stack.owner() as owner, worker, Client.connect(stack.redis_url) as client:
+
+        async def is_settled() -> bool:
+            return bool(await owner.fetchval(_IS_SETTLED, published))
+
         for name, count in (("one", 1), ("spread", projects)):
             await _import(client, name, count, changes, 0)
+            published += changes
+            await until(is_settled, "vectors and archive files", PATIENCE, every_seconds=0.2)
             before = {role: _cpu_s(role) for role in ("worker", "postgres")}
             seconds = await _import(client, name, count, changes, 1)
             figures[f"{name}_changes_per_s"] = round(changes / seconds, 1)
             for role, cpu_s in before.items():
                 spent_ms = 1000 * (_cpu_s(role) - cpu_s) / changes
                 figures[f"{name}_{role}_cpu_ms"] = round(spent_ms, 2)
+            published += changes
+            await until(is_settled, "vectors and archive files", PATIENCE, every_seconds=0.2)
     ratio = figures["spread_changes_per_s"] / figures["one_changes_per_s"]
     return {"spread_ratio": round(ratio, 3), **figures}
 

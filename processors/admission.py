@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -29,7 +29,8 @@ FRESH_FOR = timedelta(seconds=2)
 
 _MOST_PROJECTS = 1_000
 
-ReadKeys = Callable[[str], Awaitable[Keys]]
+ReadKeys = Callable[[Collection[str]], Awaitable[Mapping[str, Keys]]]
+"""Read the keys of projects, by name."""
 
 
 class Signed(Protocol):
@@ -51,6 +52,16 @@ class KeyRing:
         self._read = read
         self._keys: TTLCache[str, Keys] = TTLCache(fresh_for.total_seconds(), _MOST_PROJECTS)
 
+    async def load(self, projects: Collection[str]) -> None:
+        """Read the keys of projects that are not cached, in one statement for all of them.
+
+        Raises:
+            Unavailable: the keys cannot be read.
+        """
+        missing = [project for project in projects if self._keys.get(project) is None]
+        if missing:
+            await self._renew(missing)
+
     async def refusals(
         self, project: str, events: Sequence[Signed]
     ) -> list[SignatureRefused | None]:
@@ -60,17 +71,18 @@ class KeyRing:
             Unavailable: the keys cannot be read.
         """
         cached = self._keys.get(project)
-        keys = await self._renew(project) if cached is None else cached
+        keys = (await self._renew([project]))[project] if cached is None else cached
         refusals = _refusals(keys, events)
         if cached is not None and any(refusals):
-            refusals = _refusals(await self._renew(project), events)
+            refusals = _refusals((await self._renew([project]))[project], events)
         return refusals
 
-    async def _renew(self, project: str) -> Keys:
+    async def _renew(self, projects: Collection[str]) -> Mapping[str, Keys]:
         began = monotonic()
-        keys = await self._read(project)
-        self._keys.put(project, keys, at=began)
-        return keys
+        read = await self._read(projects)
+        for project, keys in read.items():
+            self._keys.put(project, keys, at=began)
+        return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,14 @@ class Admission:
         self._keys = keys
         self._projects = projects
         self._document_positions = document_positions
+
+    async def load(self, projects: Collection[str]) -> None:
+        """Read the keys of projects together, before each of them is decided.
+
+        Raises:
+            Unavailable: Postgres cannot be read.
+        """
+        await self._keys.load(projects)
 
     async def decide(self, project: str, changes: Sequence[StreamedChange]) -> Decision:
         """Sort changes of one project by verdict.
@@ -124,6 +144,7 @@ class Admission:
         by_project: defaultdict[str, list[StreamedChange]] = defaultdict(list)
         for change in changes:
             by_project[change.project].append(change)
+        await self.load(by_project)
         admitted: set[tuple[str, int, str]] = set()
         for project, changes_of_project in by_project.items():
             decision = await self.decide(project, changes_of_project)

@@ -17,10 +17,9 @@ from runtime.intervals import Backoff
 from store.documents import chunks, contents, ledger
 from store.documents.transaction import write_batch
 from store.generations import catalog
-from store.generations.catalog import Generation, Models, Projects, Recipe
+from store.generations.catalog import Generation, Models, ProjectGone, Projects, Recipe
 from store.generations.switch import GenerationMoved
 from store.postgres.connection import WriteConflict
-from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
 from store.sources import Sources
 from store.types import Applied, DocumentWrite, Vector
@@ -68,6 +67,19 @@ class Store:
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             return await catalog.live(connection, project_id)
+
+    async def live_generations(self, projects: Collection[str]) -> dict[str, Generation]:
+        """The live generation of each project; creates the projects that do not exist.
+
+        Raises:
+            ProjectGone: a project was deleted.
+        """
+        ids = await self._projects.ensure_all(projects)
+        async with self._database.connection() as connection:
+            live = await catalog.live_generations(connection, ids.values())
+        if len(live) < len(ids):
+            raise ProjectGone("a project was just deleted", "try again")
+        return {name: live[project_id] for name, project_id in ids.items()}
 
     async def live(self, project: str) -> Generation | None:
         """The live generation. Returns None if the project does not exist."""
@@ -164,21 +176,21 @@ class Store:
         of the events of some changes; such a change is not included if another event, which
         claimed its position, was applied instead.
         """
-        log_positions: defaultdict[str, list[LogPosition]] = defaultdict(list)
-        for project, log_position in changes:
-            log_positions[project].append(log_position)
-        handled: set[Change] = set()
-        for project, wanted in log_positions.items():
-            project_id = await self._projects.find(project)
-            if project_id is None:
-                continue
-            async with self._database.scope(project_id) as connection:
-                done = await ledger.applied(connection, project_id, wanted)
-            for log_position, claimant in done.items():
-                change = project, log_position
-                if claimant in (None, proofs.get(change, claimant)):
-                    handled.add(change)
-        return handled
+        ids = await self._projects.find_all({project for project, _ in changes})
+        wanted = {
+            (ids[project], log_position): (project, log_position)
+            for project, log_position in changes
+            if project in ids
+        }
+        if not wanted:
+            return set()
+        async with self._database.connection() as connection:
+            done = await ledger.applied_of_projects(connection, list(wanted))
+        return {
+            wanted[key]
+            for key, claimant in done.items()
+            if claimant in (None, proofs.get(wanted[key], claimant))
+        }
 
     async def handled_no_later(
         self, project: str, log_positions: Collection[LogPosition], mark: LogPosition
@@ -269,14 +281,20 @@ class Store:
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
         models = await self._models_of(writes)
+        chunks = sum(len(write.chunks) for write in writes)
 
         async def attempt() -> list[Applied]:
             async with self._database.scope(project_id, agent) as connection:
-                await Lock.SWITCH.share(connection, project_id)
-                live = await catalog.enter_live(connection, project_id)
+                live, chunk_ids = await catalog.enter_to_write(connection, project_id, chunks)
                 _check_prepared_for(live, writes)
                 return await write_batch(
-                    connection, live, agent, models, writes, may_be_late=may_be_late
+                    connection,
+                    live,
+                    agent,
+                    models,
+                    writes,
+                    may_be_late=may_be_late,
+                    chunk_ids=chunk_ids,
                 )
 
         return await _retry_conflicts(project, attempt)

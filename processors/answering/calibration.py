@@ -178,7 +178,7 @@ class CalibrationUpkeep:
         for project in due:
             if project.project_id in names:
                 await self._calibrate(names[project.project_id], project.project_id)
-            await self._due.settle(project)
+        await self._due.settle(due)
 
     async def _calibrate(self, project: str, project_id: int) -> None:
         try:

@@ -7,7 +7,7 @@ pending and archives them again: readers of the archive ignore a repeated log po
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -31,6 +31,9 @@ log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(seconds=1)
 """Longest time for which changes are collected, so that files are few and large."""
+
+PROJECTS_AT_ONCE = 4
+"""Projects whose files are written at the same time, because a remote storage responds slowly."""
 
 _IDLE_AFTER = timedelta(seconds=10)
 _IDLE_PAUSE = timedelta(seconds=4)
@@ -110,24 +113,36 @@ class Archiver:
         batch = await self._group.read()
         parts = await asyncio.to_thread(sort_out, batch)
         await self._group.acknowledge(parts.skipped)
-        failures: list[Exception] = []
-        for project, changes in parts.changes.items():
-            try:
-                await self._adopt(project, changes)
-            except Exception as error:  # noqa: BLE001 - raised below, after the other projects
-                failures.append(error)
-        if failures:
-            raise failures[0]
+        await self._adopt_all(parts.changes)
         if self._left_pending and not batch.is_full:
             self._group.reread_pending()
             self._left_pending = False
         return batch.is_full
 
-    async def _adopt(self, project: str, changes: Sequence[StreamedChange]) -> None:
-        """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
+    async def _adopt_all(self, changes: Mapping[str, Sequence[StreamedChange]]) -> None:
+        """Archive changes by project, some projects at once.
+
+        Raises the first failure, after the other projects.
+        """
+        if not changes:
+            return
         if not self._has_folder:
             await self._archive.claim(self._deployment)
             self._has_folder = True
+        await self._intake.load(changes)
+        limit = asyncio.Semaphore(PROJECTS_AT_ONCE)
+
+        async def adopt(project: str) -> None:
+            async with limit:
+                await self._adopt(project, changes[project])
+
+        results = await asyncio.gather(*map(adopt, changes), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def _adopt(self, project: str, changes: Sequence[StreamedChange]) -> None:
+        """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
         decision = await self._intake.decide(project, changes)
         await self._archive.append(project, [streamed.change for streamed in decision.admitted])
         await self._group.acknowledge(entry_ids_of([*decision.admitted, *decision.refused]))
@@ -149,6 +164,14 @@ class Intake:
     def __init__(self, admission: Admission, outbox: PostgresOutbox) -> None:
         self._admission = admission
         self._outbox = outbox
+
+    async def load(self, projects: Collection[str]) -> None:
+        """Read the keys of projects together, before each of them is decided.
+
+        Raises:
+            Unavailable: Postgres can't be reached.
+        """
+        await self._admission.load(projects)
 
     async def decide(self, project: str, changes: Sequence[StreamedChange]) -> Decision:
         """Judge changes of one project and drop refused ones from the outbox.

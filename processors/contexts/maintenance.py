@@ -80,7 +80,7 @@ class ContextMaintenance:
             self._paused.pop(project.project_id, None)
             name = names.get(project.project_id)
             if name is None or await self._work(name, project.project_id):
-                await self._noted.settle(project)
+                await self._noted.settle([project])
         return True
 
     def _due(self, noted: Iterable[DueProject]) -> list[DueProject]:

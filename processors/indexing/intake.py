@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from events.streams.changes import LoggedChange
 from processors.admission import KeyRing, Limits
@@ -15,14 +16,22 @@ from store.documents.pending import PendingVectors
 from store.store import Store
 from store.types import Applied
 
-__all__ = ["GROUP_CHARACTERS", "ChangeIntake", "groups_of", "logged"]
+__all__ = ["GROUP_CHARACTERS", "Admitted", "ChangeIntake", "groups_of", "logged", "parts_of"]
 
 GROUP_CHARACTERS = 192 * 1024
 """Approximate text per write transaction; it is limited so that work is acknowledged steadily."""
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Changes of one project that are to be applied, and changes that were refused."""
+
+    changes: list[Change]
+    failures: list[Failure]
+
+
 class ChangeIntake:
-    """Checks of a group of changes before the work: signatures, duplicates, operator's limits."""
+    """Checks of changes before the work: signatures, duplicates, operator's limits."""
 
     def __init__(
         self,
@@ -39,28 +48,41 @@ class ChangeIntake:
         self._limits = limits
 
     @staged("admit")
-    async def admit(self, group: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
-        """Split a group of one project into changes to apply and changes refused.
+    async def admit(self, groups: Sequence[Sequence[Change]]) -> list[Admitted]:
+        """Split groups, each of one project, into changes to apply and changes refused.
 
         A change that was applied at its own log position was accepted then: its key may have been
-        retired since, or a limit lowered. It is acknowledged here.
+        retired since, or a limit lowered. It is acknowledged here. The keys and the ledger of all
+        projects are read in one statement each.
 
         Raises:
             Unavailable: a server cannot be reached; unfinished changes stay pending.
         """
-        reasons = await self._key_ring.refusals(group[0].event.data.project, group)
-        refusals: dict[Change, Poison] = {
-            change: why for change, why in zip(group, reasons, strict=True) if why is not None
-        }
+        await self._key_ring.load({group[0].event.data.project for group in groups})
+        refusals: dict[Change, Poison] = {}
+        for group in groups:
+            reasons = await self._key_ring.refusals(group[0].event.data.project, group)
+            refusals |= {
+                change: why for change, why in zip(group, reasons, strict=True) if why is not None
+            }
+        changes = [change for group in groups for change in group]
         fresh = await self._skip_handled(
-            [change for change in group if change not in refusals or change.is_original],
+            [change for change in changes if change not in refusals or change.is_original],
             refusals,
         )
         refusals = self._over_limits(fresh) | refusals
-        failures = [
-            Failure(logged(change), why) for change, why in refusals.items() if not change.settled
+        admitted = set(fresh) - refusals.keys()
+        return [
+            Admitted(
+                [change for change in group if change in admitted],
+                [
+                    Failure(logged(change), refusals[change])
+                    for change in group
+                    if change in refusals and not change.settled
+                ],
+            )
+            for group in groups
         ]
-        return [change for change in fresh if change not in refusals], failures
 
     def _over_limits(self, changes: Sequence[Change]) -> dict[Change, Poison]:
         refusals: dict[Change, Poison] = {}
@@ -88,16 +110,38 @@ class ChangeIntake:
         return [change for key, change in keys.items() if key not in handled]
 
     async def _report_handled(self, handled: Sequence[Change]) -> None:
-        project = handled[0].event.data.project
-        generation, waiting = await self._pending.counts_at(
-            project, [change.log_position for change in handled]
-        )
-        results = []
+        by_project: defaultdict[str, list[Change]] = defaultdict(list)
         for change in handled:
-            chunks_pending = waiting.get(change.log_position, 0)
-            applied = Applied(change.event.id, "duplicate", chunks_pending=chunks_pending)
-            results.append(result_of(change, applied))
-        await self._reporter.finish(results, 0 if generation is None else generation.id)
+            by_project[change.event.data.project].append(change)
+        results = []
+        for project, changes in by_project.items():
+            generation, waiting = await self._pending.counts_at(
+                project, [change.log_position for change in changes]
+            )
+            for change in changes:
+                chunks_pending = waiting.get(change.log_position, 0)
+                applied = Applied(change.event.id, "duplicate", chunks_pending=chunks_pending)
+                generation_id = 0 if generation is None else generation.id
+                results.append(result_of(change, applied, generation_id))
+        await self._reporter.finish(results)
+
+
+def parts_of(changes: Sequence[Change]) -> Iterator[list[list[Change]]]:
+    """Split changes into parts that are indexed one after the other.
+
+    A part has groups of different projects, and about as much text as a group may have.
+    """
+    part: list[list[Change]] = []
+    size = 0
+    for group in groups_of(changes):
+        length = sum(map(_size, group))
+        if part and size + length > GROUP_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(group)
+        size += length
+    if part:
+        yield part
 
 
 def groups_of(changes: Sequence[Change]) -> Iterator[list[Change]]:

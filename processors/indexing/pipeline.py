@@ -9,25 +9,27 @@ requests. A document that cannot be processed fails alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from events.names import Lane
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
-from processors.indexing.intake import ChangeIntake, groups_of, logged
-from processors.indexing.preparation import EmbeddedDocument, Failure, Preparer
+from processors.indexing.intake import ChangeIntake, logged, parts_of
+from processors.indexing.preparation import EmbeddedDocument, Prepared, Preparer
 from processors.indexing.realigner import Realigner
-from processors.indexing.reports import Change, Reporter
+from processors.indexing.reports import Change, Reporter, Written
 from processors.recipes import RecipeNotices
 from runtime import metrics
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
 from runtime.traces import staged
 from store.documents.fence import LateChanges
+from store.generations.catalog import Generation
 from store.generations.switch import GenerationMoved
 from store.store import Store
 from store.types import Applied, DocumentWrite
@@ -39,15 +41,35 @@ log = structlog.get_logger(__name__)
 MOST_MOVES = 3
 """Most generation switches in a row for which a group is prepared again; then it fails."""
 
-_OF_ONE_MODEL = (CircuitOpen, RateLimited, OperatorError)
+_OF_ONE_PROJECT = (CircuitOpen, RateLimited, OperatorError)
 """Errors that delay the changes of one project only; other projects of the batch continue."""
+
+WRITES_AT_ONCE = 3
+"""Concurrent transactions of a batch, so that one works while others wait for Postgres. They must
+leave connections to questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedGroup:
+    """Changes of one project that were prepared for a generation."""
+
+    changes: Sequence[Change]
+    generation: Generation
+    prepared: Prepared
+
+    @property
+    def project(self) -> str:
+        """Name of the project."""
+        return self.changes[0].event.data.project
 
 
 class Indexing:
     """The pipeline of changes.
 
-    Each group of changes is prepared for the generation that is live then. If another one is live
-    at the time of the write, the group is prepared again, so that no change misses a switch.
+    Each group of changes, which are of one project, is prepared for the generation that is live
+    then. If another one is live at the time of the write, the group is prepared again, so that no
+    change misses a switch. Groups of different projects share the reads and the reports, and each
+    has a write transaction of its own.
 
     No order is guaranteed between documents, batches or workers. The fence in ``Store.apply`` keeps
     an older change from overwriting a newer one.
@@ -82,43 +104,91 @@ class Indexing:
         errors: list[HeadraceError] = []
         bulk = _urgency(deliveries) is Urgency.BULK
         with self._precedence.indexing() if bulk else nullcontext():
-            for group in groups_of(deliveries):
-                try:
-                    errors += [failure.error for failure in await self._index(group)]
-                except _OF_ONE_MODEL as error:
-                    errors.append(error)
+            for part in parts_of(deliveries):
+                errors += await self._index(part)
         if errors:
             raise next((error for error in errors if isinstance(error, Poison)), errors[0])
 
-    async def _index(self, group: Sequence[Change]) -> Sequence[Failure]:
+    async def _index(self, part: Sequence[Sequence[Change]]) -> list[HeadraceError]:
+        """Index groups of different projects; return the errors that concern single changes."""
         with metrics.INDEXING_STAGE_SECONDS.time(stage="skip"):
-            fresh, refused = await self._intake.admit(group)
-        for _ in range(MOST_MOVES):
-            try:
-                return [*refused, *await self._apply(fresh)]
-            except GenerationMoved as error:
-                log.info("changes.prepared_again", changes=len(fresh), reason=str(error))
-        return [*refused, *await self._apply(fresh)]
+            admitted = await self._intake.admit(part)
+        errors: list[HeadraceError] = [
+            failure.error for group in admitted for failure in group.failures
+        ]
+        left: list[Sequence[Change]] = [group.changes for group in admitted if group.changes]
+        for number in range(MOST_MOVES + 1):
+            left = await self._apply(left, errors, is_last=number == MOST_MOVES)
+        return errors
 
-    async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:
-        """Prepare changes of one project for the generation that is live now, and write them."""
-        if not deliveries:
+    async def _apply(
+        self, groups: Sequence[Sequence[Change]], errors: list[HeadraceError], *, is_last: bool
+    ) -> list[Sequence[Change]]:
+        """Prepare changes for the generations that are live now, and write them.
+
+        Adds to ``errors``. Returns the groups that must be prepared again because their project
+        was switched in between, unless this attempt is the last one.
+        """
+        if not groups:
             return []
-        project = deliveries[0].event.data.project
-        generation = await self._store.generation(project)
-        if generation.id not in self._notices.compared:
-            self._notices.compare(project, generation)
-        changes = [logged(delivery) for delivery in deliveries]
-        prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
+        prepared = await self._prepare(groups, errors)
         failpoint("indexing.prepared")
         with metrics.INDEXING_STAGE_SECONDS.time(stage="write"):
-            applied = await self._write(project, _writes(deliveries, prepared.documents))
+            attempts = await self._write_all(prepared)
         failpoint("indexing.committed")
         with metrics.INDEXING_STAGE_SECONDS.time(stage="report"):
-            refused = await self._reporter.report(
-                deliveries, prepared.documents, applied, generation
+            written = [attempt for attempt in attempts if isinstance(attempt, Written)]
+            errors += [failure.error for failure in await self._reporter.report(written)]
+        moved: list[Sequence[Change]] = []
+        for group, attempt in zip(prepared, attempts, strict=True):
+            if isinstance(attempt, GenerationMoved) and not is_last:
+                log.info("changes.prepared_again", changes=len(group.changes), reason=str(attempt))
+                moved.append(group.changes)
+                continue
+            errors += [failure.error for failure in group.prepared.failures]
+            if isinstance(attempt, _OF_ONE_PROJECT):
+                errors.append(attempt)
+            elif isinstance(attempt, BaseException):
+                raise attempt
+        return moved
+
+    async def _prepare(
+        self, groups: Sequence[Sequence[Change]], errors: list[HeadraceError]
+    ) -> list[_PreparedGroup]:
+        """Prepare groups together, or one by one if that fails because of a model.
+
+        Adds to ``errors``, and leaves out the groups whose model fails.
+        """
+        projects = [group[0].event.data.project for group in groups]
+        live = await self._store.live_generations(projects)
+        for project, generation in live.items():
+            if generation.id not in self._notices.compared:
+                self._notices.compare(project, generation)
+        generations = [live[project] for project in projects]
+        changes = [[logged(delivery) for delivery in group] for group in groups]
+        urgency = _urgency([delivery for group in groups for delivery in group])
+        try:
+            prepared = await self._preparer.prepare_groups(
+                list(zip(changes, generations, strict=True)), urgency
             )
-        return [*prepared.failures, *refused]
+        except _OF_ONE_PROJECT as error:
+            if len(groups) > 1:
+                return [alone for group in groups for alone in await self._prepare([group], errors)]
+            errors.append(error)
+            return []
+        return [_PreparedGroup(*parts) for parts in zip(groups, generations, prepared, strict=True)]
+
+    async def _write_all(self, groups: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
+        """Write groups, some at once; return what was written of each, or why it failed."""
+        limit = asyncio.Semaphore(WRITES_AT_ONCE)
+
+        async def write(group: _PreparedGroup) -> Written:
+            documents = group.prepared.documents
+            async with limit:
+                applied = await self._write(group.project, _writes(group.changes, documents))
+            return Written(group.changes, documents, applied, group.generation)
+
+        return await asyncio.gather(*map(write, groups), return_exceptions=True)
 
     @staged("write")
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:

@@ -59,6 +59,10 @@ class VectorStep(Protocol):
         ...
 
 
+Group = tuple[Sequence[LoggedChange], Generation]
+"""Changes of one project, and the generation that they are prepared for."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Documents that can be written, and changes that failed."""
@@ -86,12 +90,40 @@ class Preparer:
             Unavailable: a server or a model is down. If only the documents that are cut by topic
                 need the model, they become failures.
         """
-        if changes:
-            require_known_terms(changes[0].event.data.project, generation)
-        cut, failures = await self._cut(changes, generation.recipe, urgency)
-        with metrics.INDEXING_STAGE_SECONDS.time(stage="embed"):
-            documents = await self._embedding.embed(cut, generation, urgency)
-        return Prepared(documents, failures)
+        return (await self.prepare_groups([(changes, generation)], urgency))[0]
+
+    async def prepare_groups(self, groups: Sequence[Group], urgency: Urgency) -> list[Prepared]:
+        """Prepare changes of several projects, and cut documents of equal recipes together.
+
+        Each project occurs once. Raises as ``prepare``, if any group does.
+        """
+        for changes, generation in groups:
+            if changes:
+                require_known_terms(changes[0].event.data.project, generation)
+        prepared: dict[int, Prepared] = {}
+        for indexes in _by_recipe(groups):
+            changes = [change for index in indexes for change in groups[index][0]]
+            cut, failures = await self._cut(changes, groups[indexes[0]][1].recipe, urgency)
+            with metrics.INDEXING_STAGE_SECONDS.time(stage="embed"):
+                for index in indexes:
+                    prepared[index] = await self._embed(groups[index], cut, failures, urgency)
+        return [prepared[index] for index in range(len(groups))]
+
+    async def _embed(
+        self,
+        group: Group,
+        cut: Sequence[CutDocument],
+        failures: Sequence[Failure],
+        urgency: Urgency,
+    ) -> Prepared:
+        """Embed the documents of a group, which are among those of several groups."""
+        changes, generation = group
+        project = changes[0].event.data.project if changes else None
+        documents = [document for document in cut if document.resolved.data.project == project]
+        return Prepared(
+            await self._embedding.embed(documents, generation, urgency),
+            [failure for failure in failures if failure.change.event.data.project == project],
+        )
 
     async def estimate(
         self, changes: Sequence[LoggedChange], recipe: Recipe
@@ -111,6 +143,19 @@ class Preparer:
         with metrics.INDEXING_STAGE_SECONDS.time(stage="cut"):
             cut, uncut = await self._cutter.cut(resolved, recipe, urgency)
         return cut, unresolved + uncut
+
+
+def _by_recipe(groups: Sequence[Group]) -> list[list[int]]:
+    """Indexes of the groups, those of equal recipes together."""
+    parts: list[tuple[Recipe, list[int]]] = []
+    for index, (_, generation) in enumerate(groups):
+        for recipe, indexes in parts:
+            if recipe == generation.recipe:
+                indexes.append(index)
+                break
+        else:
+            parts.append((generation.recipe, [index]))
+    return [indexes for _, indexes in parts]
 
 
 class Models(Protocol):
@@ -157,7 +202,7 @@ class Cutter:
             room = CONTEXT_TOKENS if recipe.context else 0
             by_limit[chunking.limit(model.limit_tokens - room)].append(document)
         failures: list[Failure] = []
-        asking: defaultdict[tuple[str, int], list[_Asking]] = defaultdict(list)
+        asking: defaultdict[tuple[str, str, int], list[_Asking]] = defaultdict(list)
         for limit_tokens, group in by_limit.items():
             sources = [_source(document, recipe, chunking.version) for document in group]
             results = await self._pool.cut(sources, limit_tokens)
@@ -165,12 +210,13 @@ class Cutter:
                 if isinstance(result, Poison):
                     failures.append(Failure(document.change, result))
                 elif result.asked and urgency is not None:
-                    key = recipe.model_of(document.kind), limit_tokens
+                    model_name = recipe.model_of(document.kind)
+                    key = document.data.project, model_name, limit_tokens
                     asking[key].append(_Asking(document, source, result))
                 else:
                     cut.append(_document(document, result, recipe))
         if urgency is not None:
-            for (name, limit_tokens), asked in asking.items():
+            for (_, name, limit_tokens), asked in asking.items():
                 done, undone = await self._cut_by_topic(asked, name, limit_tokens, urgency)
                 cut += done
                 failures += undone
@@ -179,7 +225,7 @@ class Cutter:
     async def _cut_by_topic(
         self, group: Sequence[_Asking], model: str, limit_tokens: int, urgency: Urgency
     ) -> tuple[list[CutDocument], list[Failure]]:
-        """Cut documents a second time, with the distances between their sentences."""
+        """Cut documents of a project a second time, with the distances between their sentences."""
         project = group[0].document.data.project
         try:
             measured = await self._distances.of(

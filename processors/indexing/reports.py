@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import structlog
 
@@ -30,12 +32,32 @@ from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.types import Applied
 
-__all__ = ["Change", "Reporter", "Result", "result_of"]
+__all__ = ["Change", "Reporter", "Result", "Written", "result_of"]
 
 log = structlog.get_logger(__name__)
 
 Change = Delivery[DocumentChanged]
-Result = tuple[Change, DocumentIndexedData]
+
+
+class Result(NamedTuple):
+    """Outcome of a change, and the generation that it was applied to; 0 if that is not known."""
+
+    delivery: Change
+    data: DocumentIndexedData
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Changes of one project whose documents were written to a generation.
+
+    ``applied`` has the result of each document, in the same order.
+    """
+
+    deliveries: Sequence[Change]
+    documents: Sequence[EmbeddedDocument]
+    applied: Sequence[Applied]
+    generation: Generation
 
 
 class Reporter:
@@ -49,35 +71,29 @@ class Reporter:
         self._outcomes = outcomes
         self._chunked = chunked
 
-    async def report(
-        self,
-        deliveries: Sequence[Change],
-        documents: Sequence[EmbeddedDocument],
-        applied: Sequence[Applied],
-        generation: Generation,
-    ) -> list[Failure]:
-        """Report documents that were written to a generation; return those in conflict.
+    async def report(self, groups: Sequence[Written]) -> list[Failure]:
+        """Report documents that were written; return those in conflict.
 
         A change that expects another content is reported as rejected, and acknowledged.
-        ``applied`` has the result of each document, in the same order.
 
         Raises:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
-        by_position = {delivery.log_position: delivery for delivery in deliveries}
         results: list[Result] = []
         conflicts: list[Failure] = []
         unexpected: list[tuple[Change, PreconditionFailed]] = []
-        for document, result in zip(documents, applied, strict=True):
-            delivery = by_position[document.change.log_position]
-            if result.conflict is None:
-                results.append(result_of(delivery, result, document))
-            elif isinstance(result.conflict, PreconditionFailed):
-                unexpected.append((delivery, result.conflict))
-            else:
-                conflicts.append(Failure(document.change, result.conflict))
+        for group in groups:
+            by_position = {delivery.log_position: delivery for delivery in group.deliveries}
+            for document, result in zip(group.documents, group.applied, strict=True):
+                delivery = by_position[document.change.log_position]
+                if result.conflict is None:
+                    results.append(result_of(delivery, result, group.generation.id, document))
+                elif isinstance(result.conflict, PreconditionFailed):
+                    unexpected.append((delivery, result.conflict))
+                else:
+                    conflicts.append(Failure(document.change, result.conflict))
         await self._reject(unexpected)
-        await self.finish(results, generation.id)
+        await self.finish(results)
         return conflicts
 
     async def _reject(self, unexpected: Sequence[tuple[Change, PreconditionFailed]]) -> None:
@@ -91,8 +107,8 @@ class Reporter:
             log.info("document.rejected", event_id=delivery.event.id, reason=str(error))
 
     @staged("report")
-    async def finish(self, results: Sequence[Result], generation_id: int) -> None:
-        """Report changes that were applied to a generation.
+    async def finish(self, results: Sequence[Result]) -> None:
+        """Report changes that were applied.
 
         Raises:
             Unavailable: Redis cannot be reached; the changes stay pending.
@@ -100,19 +116,19 @@ class Reporter:
         await self._outcomes.publish(
             [
                 DocumentIndexed(batch=delivery.event.batch, data=data).in_trace(delivery.span)
-                for delivery, data in results
+                for delivery, data, _ in results
             ]
         )
         failpoint("indexing.reported")
-        await self._request_vectors(results, generation_id)
+        await self._request_vectors(results)
         failpoint("indexing.requested")
-        for delivery, data in results:
+        for delivery, data, _ in results:
             delivery.acknowledge()
             _count(delivery, data)
 
-    async def _request_vectors(self, results: Sequence[Result], generation_id: int) -> None:
+    async def _request_vectors(self, results: Sequence[Result]) -> None:
         by_lane: defaultdict[Lane, list[DocumentChunked]] = defaultdict(list)
-        for delivery, data in results:
+        for delivery, data, generation_id in results:
             if data.chunks_pending:
                 lane = Lane.LIVE if delivery.topic.is_live else Lane.BULK
                 by_lane[lane].append(_chunked(delivery, data, generation_id))
@@ -152,13 +168,16 @@ def _rejected(delivery: Change, error: PreconditionFailed) -> DocumentRejected:
 
 
 def result_of(
-    delivery: Change, applied: Applied, document: EmbeddedDocument | None = None
+    delivery: Change,
+    applied: Applied,
+    generation_id: int,
+    document: EmbeddedDocument | None = None,
 ) -> Result:
     """Pair a change with its outcome. ``document`` is None if another attempt applied it."""
     assert applied.outcome != "rejected", "a rejected change goes to the dead letters"
     event = delivery.event
     elapsed = datetime.now(UTC) - event.time
-    return delivery, DocumentIndexedData(
+    data = DocumentIndexedData(
         event_id=event.id,
         token=delivery.log_position.token,
         project=event.data.project,
@@ -178,6 +197,7 @@ def result_of(
         searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
         warnings=() if document is None else document.write.warnings,
     )
+    return Result(delivery, data, generation_id)
 
 
 def _count(delivery: Change, data: DocumentIndexedData) -> None:

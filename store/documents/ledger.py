@@ -26,6 +26,7 @@ __all__ = [
     "Verdict",
     "add_costs",
     "applied",
+    "applied_of_projects",
     "claimed_by",
     "count_outcomes",
     "divide",
@@ -104,6 +105,25 @@ async def verdicts_of(
         rows = await connection.fetch(_QUERIES["verdicts"], project_id, *_columns(batch))
         verdicts |= {_position(row): Verdict(row["outcome"], row["claimant"]) for row in rows}
     return verdicts
+
+
+async def applied_of_projects(
+    connection: asyncpg.Connection, positions: Sequence[tuple[int, LogPosition]]
+) -> dict[tuple[int, LogPosition], str | None]:
+    """``applied`` for positions in several projects, each after its project's id.
+
+    The connection needs no scope.
+    """
+    rows = await connection.fetch(
+        _QUERIES["verdicts_of_projects"],
+        [project_id for project_id, _ in positions],
+        *_columns([log_position for _, log_position in positions]),
+    )
+    return {
+        (row["project_id"], _position(row)): row["claimant"]
+        for row in rows
+        if row["outcome"] != "rejected"
+    }
 
 
 async def outcomes_of(
@@ -265,8 +285,13 @@ def claimed_by(event_sha256: str | None) -> dict[str, object] | None:
     return None if event_sha256 is None else {"claimant": event_sha256}
 
 
-async def record(connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]) -> None:
-    """Write entries; existing entries are kept, except rejections, which are replaced."""
+async def record(
+    connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]
+) -> set[LogPosition]:
+    """Write entries; existing entries are kept, except rejections, which are replaced.
+
+    Returns the positions that were written.
+    """
     rows = [
         (
             entry.log_position.partition,
@@ -282,7 +307,8 @@ async def record(connection: asyncpg.Connection, project_id: int, entries: Seque
         for entry in sorted(entries, key=lambda entry: entry.log_position)
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    await connection.execute(_QUERIES["record"], project_id, *columns)
+    recorded = await connection.fetch(_QUERIES["record"], project_id, *columns)
+    return {_position(row) for row in recorded}
 
 
 def _batches(log_positions: Collection[LogPosition]) -> Iterator[Sequence[LogPosition]]:

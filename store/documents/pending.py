@@ -147,7 +147,9 @@ async def note(
         )
         for lack in missing
     ]
-    if rows:
+    if len(rows) == 1:  # a single row takes half of the time that way
+        await connection.execute(_QUERIES["note_pending"], *rows[0])
+    elif rows:
         await connection.executemany(_QUERIES["note_pending"], rows)
 
 

@@ -45,6 +45,7 @@ class _Batch:
     agent: str
     models: Mapping[str, int]
     overwrite: bool
+    chunk_ids: Sequence[int]
     revisions: Mapping[str, Revision] = field(default_factory=dict)
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
     won: Mapping[str, Advanced] = field(default_factory=dict)
@@ -63,6 +64,7 @@ async def write_batch(
     in_ledger: bool = True,
     overwrite: bool = False,
     may_be_late: bool = True,
+    chunk_ids: Sequence[int] = (),
 ) -> list[Applied]:
     """Apply changes of one project and agent; return the results in the order of ``writes``.
 
@@ -79,13 +81,14 @@ async def write_batch(
         overwrite: also write documents whose stored position is equal, and write every chunk of a
             written document, so that none of its former rows remain.
         may_be_late: accept changes that are older than what is stored.
+        chunk_ids: ids for new chunks, as many as ``writes`` have; without them, ids are taken.
 
     Raises:
         LateChanges: changes are older than what is stored, and ``may_be_late`` is false.
         WriteConflict: another writer conflicted; the same transaction may succeed if repeated at
             once.
     """
-    batch = _Batch(connection, generation, agent, models, overwrite)
+    batch = _Batch(connection, generation, agent, models, overwrite, chunk_ids)
     batch.first = _first_positions(writes)
     uris = sorted({revision.uri for revision in fence.revisions_of(writes)})
     batch.before = await fence.lock(connection, generation.id, agent, uris)
@@ -97,12 +100,17 @@ async def write_batch(
     added = await _write_rows(batch, differences)
     await _write_vectors(batch, differences, added)
     await _join_collections(batch)
-    done = await _done(batch, writes) if in_ledger else set()
+    done = await _done(batch, [writes[index] for index in sorted(ruling.conflicts)])
     await _count_pending(batch)
     results, new = _results(batch, writes, ruling, differences, done)
-    if in_ledger and new:
-        await ledger.record(connection, generation.project_id, new)
-    return results
+    if not in_ledger or not new:
+        return results
+    recorded = await ledger.record(connection, generation.project_id, new)
+    earlier = {entry.log_position for entry in new} - recorded
+    return [
+        Applied(write.event_id, "duplicate") if write.log_position in earlier else result
+        for write, result in zip(writes, results, strict=True)
+    ]
 
 
 def _first_positions(writes: Sequence[DocumentWrite]) -> dict[str, int]:
@@ -178,7 +186,9 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> l
 async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
     """Insert chunks with their words, which are computed while the server inserts the rows."""
     at = batch.connection, batch.generation.id
-    chunk_ids = await chunks.take_ids(batch.connection, len(added))
+    chunk_ids = list(batch.chunk_ids[: len(added)])
+    if not chunk_ids:
+        chunk_ids = await chunks.take_ids(batch.connection, len(added))
     texts = [_text(chunk_id, row) for chunk_id, row in zip(chunk_ids, added, strict=True)]
     words = asyncio.create_task(asyncio.to_thread(segments_of, texts))
     try:
@@ -313,6 +323,8 @@ async def _join_collections(batch: _Batch) -> None:
 
 async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[LogPosition]:
     """Return the positions of changes that the ledger has as applied or superseded."""
+    if not writes:
+        return set()
     log_positions = [write.log_position for write in writes]
     return set(await ledger.applied(batch.connection, batch.generation.project_id, log_positions))
 
@@ -324,7 +336,10 @@ def _results(
     differences: Mapping[str, Difference],
     done: set[LogPosition],
 ) -> tuple[list[Applied], list[ledger.Entry]]:
-    """Result of every change, and the ledger entries of those that were not handled before."""
+    """Result of every change, and the ledger entries of those that are not in ``done``.
+
+    Each position counts once; a further change at it is a duplicate.
+    """
     by_write: defaultdict[int, list[Difference]] = defaultdict(list)
     for uri, difference in differences.items():
         by_write[id(batch.revisions[uri].write)].append(difference)

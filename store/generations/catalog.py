@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
@@ -13,6 +13,7 @@ import asyncpg
 
 from runtime.errors import ConfigurationError, Unavailable, UnknownProject
 from runtime.intervals import TTLCache
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
@@ -27,9 +28,11 @@ __all__ = [
     "begin",
     "count_vectors",
     "enter_live",
+    "enter_to_write",
     "find",
     "listed",
     "live",
+    "live_generations",
     "mark_dropping",
     "note",
     "note_calibration",
@@ -130,6 +133,17 @@ async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
     return Generation.of_row(_existing(row))
 
 
+async def live_generations(
+    connection: asyncpg.Connection, project_ids: Collection[int]
+) -> dict[int, Generation]:
+    """The live generations of several projects, by project id; deleted projects are absent.
+
+    The connection needs no scope.
+    """
+    rows = await connection.fetch(_QUERIES["live_generations"], sorted(project_ids))
+    return {row["project_id"]: Generation.of_row(row) for row in rows}
+
+
 async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generation:
     """Enter the scope of the live generation, for the rest of the transaction, and return it.
 
@@ -138,6 +152,20 @@ async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generat
     """
     row = await connection.fetchrow(_QUERIES["enter_live_generation"], project_id)
     return Generation.of_row(_existing(row))
+
+
+async def enter_to_write(
+    connection: asyncpg.Connection, project_id: int, chunks: int
+) -> tuple[Generation, list[int]]:
+    """Enter the scope of the live generation as a writer, which a switch waits for.
+
+    Returns the generation, and ids for a number of new chunks.
+
+    Raises:
+        ProjectGone: the project is deleted.
+    """
+    row = await connection.fetchrow(_QUERIES["enter_to_write"], project_id, Lock.SWITCH, chunks)
+    return Generation.of_row(_existing(row)), row["chunk_ids"]
 
 
 def _existing(row: asyncpg.Record | None) -> asyncpg.Record:
@@ -263,14 +291,20 @@ class Projects:
 
     async def find(self, name: str) -> int | None:
         """The project's id. Returns None if the project does not exist."""
-        cached = self._ids.get(name)
-        if cached is not None:
-            return cached
-        async with self._database.connection() as connection:
-            project_id: int | None = await connection.fetchval(_PROJECTS["find_project"], name)
-        if project_id is None:
-            return None
-        return self._remember(name, project_id)
+        return (await self.find_all([name])).get(name)
+
+    async def find_all(self, names: Collection[str]) -> dict[str, int]:
+        """Ids of projects by name; projects that do not exist are absent."""
+        ids = {name: cached for name in names if (cached := self._ids.get(name)) is not None}
+        missing = sorted(set(names) - ids.keys())
+        if missing:
+            async with self._database.connection() as connection:
+                rows = await connection.fetch(_PROJECTS["find_projects"], missing)
+            found_ids = {row["name"]: row["id"] for row in rows if row["id"] is not None}
+            for name, project_id in found_ids.items():
+                self._remember(name, project_id)
+            ids |= found_ids
+        return ids
 
     async def require(self, name: str) -> int:
         """The project's id.
@@ -285,7 +319,14 @@ class Projects:
 
     async def ensure(self, name: str) -> int:
         """The project's id; creates the project, with a live generation, if it does not exist."""
-        return await self.find(name) or await self._create(name)
+        return (await self.ensure_all([name]))[name]
+
+    async def ensure_all(self, names: Collection[str]) -> dict[str, int]:
+        """Ids of projects by name; creates those that do not exist."""
+        ids = await self.find_all(names)
+        for name in sorted(set(names) - ids.keys()):
+            ids[name] = await self._create(name)
+        return ids
 
     async def all(self) -> dict[str, int]:
         """Id by name of every project."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,15 +41,17 @@ class PublisherKeys:
         self._database = database
         self._projects = projects
 
-    async def read(self, project: str) -> Keys:
-        """The keys of a project; an unknown project has none."""
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            return Keys()
-        async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["read"])
-        active = {row["key_id"]: row["secret"] for row in rows if row["secret"] is not None}
-        return Keys(active, frozenset(row["key_id"] for row in rows) - active.keys())
+    async def read(self, projects: Collection[str]) -> dict[str, Keys]:
+        """The keys of each project; an unknown project has none."""
+        ids = await self._projects.find_all(projects)
+        rows = []
+        if ids:
+            async with self._database.connection() as connection:
+                rows = await connection.fetch(_QUERIES["read"], sorted(ids.values()))
+        secrets: defaultdict[int, dict[str, str | None]] = defaultdict(dict)
+        for row in rows:
+            secrets[row["project_id"]][row["key_id"]] = row["secret"]
+        return {name: _keys(secrets[ids[name]] if name in ids else {}) for name in projects}
 
     async def active_ids(self, project: str) -> frozenset[str]:
         """Ids of the active keys; a publisher may read these, but no secrets."""
@@ -58,6 +61,12 @@ class PublisherKeys:
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["active_ids"])
         return frozenset(row["key_id"] for row in rows)
+
+
+def _keys(secrets: Mapping[str, str | None]) -> Keys:
+    """Keys by their secrets; a retired key has none."""
+    active = {key_id: secret for key_id, secret in secrets.items() if secret is not None}
+    return Keys(active, frozenset(secrets.keys() - active.keys()))
 
 
 class KeyRegister:

@@ -1,6 +1,10 @@
 -- name: live_generation
 select * from generations where project_id = $1 and state = 'live'
 
+-- name: live_generations
+-- Those of several projects; a project that was deleted has none.
+select * from read_live_generations($1)
+
 -- name: find_generation
 select * from generations where project_id = $1 and id = $2
 
@@ -12,6 +16,11 @@ select * from generations where project_id = $1 order by id
 select g.*, set_config('app.generation_id', g.id::text, true)
 from generations g
 where g.project_id = $1 and g.state = 'live'
+
+-- name: enter_to_write
+-- With the ids of $3 new chunks, most of which are used; the others stay unused.
+select e.*, array(select nextval('chunks_id_seq') from generate_series(1, $3::int)) as chunk_ids
+from enter_to_write($1, $2) as e
 
 -- name: begin_generation
 insert into generations (

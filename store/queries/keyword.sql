@@ -1,5 +1,10 @@
 -- name: insert_segment
--- A new segment; returns its id. Small ones include their postings.
+-- A new segment; returns its id. Small ones include their postings. $7: words that maintenance must
+-- add to the vocabulary, or null. Rows are only appended, so that writers never wait for each other.
+with words as (
+    insert into keyword_words (generation_id, words)
+    select $1, $7::text where $7::text is not null
+)
 insert into keyword_segments (generation_id, chunks, terms, documents, postings, is_example)
 values ($1, $2, $3, $4, $5, $6)
 returning segment_id
@@ -9,11 +14,6 @@ returning segment_id
 insert into keyword_postings (generation_id, segment_id, term, postings)
 select $1, $2, term, postings
 from unnest($3::bigint[], $4::bytea[]) as new (term, postings)
-
--- name: insert_words
--- Words that maintenance must add to the vocabulary. Rows are only appended, so that writers never
--- wait for each other.
-insert into keyword_words (generation_id, words) values ($1, $2)
 
 -- name: read_segments
 -- Everything that a query needs, in one statement and therefore one snapshot: a merge that commits

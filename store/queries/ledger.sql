@@ -16,6 +16,7 @@ set
     agent = excluded.agent,
     uri = excluded.uri
 where l.outcome = 'rejected'
+returning partition, position
 
 -- name: live_batches
 -- Changes that belong to a batch, if the generation is live: costs of others belong to its replay.
@@ -120,6 +121,10 @@ cross join lateral (
     where project_id = $1 and partition = n.partition and position = n.position
     offset 0
 ) as l
+
+-- name: verdicts_of_projects
+-- The same of several projects: $1 has the project of each position.
+select project_id, partition, position, outcome, claimant from read_verdicts($1, $2, $3)
 
 -- name: silence_rejections
 -- The reason of a rejection quotes the contents of the change.

@@ -1,15 +1,24 @@
 -- name: take_due
--- Notes that are due, for one worker: they are due again after $3, unless it has settled them.
-with chosen as (
-    select id
+-- Notes of $2 projects that are due, for one worker: they are due again after $5, unless it has
+-- settled them. A project is due when it has $3 notes, or one that is $4 old.
+with projects as (
+    select project
     from maintenance_due
     where task = any ($1::text[]) and due_at <= clock_timestamp()
-    order by due_at
+    group by project
+    having count(*) >= $3 or min(due_at) <= clock_timestamp() - $4::interval
+    order by min(due_at)
     limit $2
-    for update skip locked
+),
+chosen as (
+    select d.id
+    from maintenance_due d
+    join projects p on p.project = d.project
+    where d.task = any ($1::text[]) and d.due_at <= clock_timestamp()
+    for update of d skip locked
 )
 update maintenance_due d
-set due_at = clock_timestamp() + $3::interval
+set due_at = clock_timestamp() + $5::interval
 from chosen c
 where d.id = c.id
 returning d.id, d.task, d.project
@@ -19,7 +28,6 @@ select id, task, project
 from maintenance_due
 where task = any ($1::text[]) and due_at <= clock_timestamp()
 order by due_at
-limit $2
 
 -- name: settle_due
 delete from maintenance_due where id = any ($1::bigint[])
@@ -31,9 +39,10 @@ where id = any ($1::bigint[])
 
 -- name: note_due
 insert into maintenance_due (task, project, due_at)
-select n.task, $2, clock_timestamp() + $3::interval
+select n.task, p.project, clock_timestamp() + $3::interval
 from unnest($1::text[]) as n (task)
-where not exists (select from maintenance_due d where d.task = n.task and d.project = $2)
+cross join unnest($2::int[]) as p (project)
+where not exists (select from maintenance_due d where d.task = n.task and d.project = p.project)
 
 -- name: begin_round
 -- The note of the round itself has no project. Of several workers, the others wait for it and find

@@ -1,5 +1,5 @@
--- name: find_project
-select find_project($1)
+-- name: find_projects
+select n.name, find_project(n.name) as id from unnest($1::text[]) as n (name)
 
 -- name: ensure_project
 -- The project's id; a new one gets its first generation.

@@ -1,5 +1,6 @@
 -- name: read
-select key_id, secret from publisher_keys
+-- Of several projects.
+select project_id, key_id, secret from read_publisher_keys($1)
 
 -- name: active_ids
 select key_id from publisher_keys where retired_at is null

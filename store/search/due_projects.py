@@ -24,7 +24,13 @@ ROUND = timedelta(hours=1)
 LEASE = timedelta(minutes=1)
 """Time after which another worker may take a project whose worker has not finished."""
 
-_MOST_NOTES = 10_000
+MOST_NOTES = 8
+"""A project is due when it has this many notes, which may have as many segments to be merged."""
+
+MATURITY = timedelta(seconds=10)
+"""Age of a note at which a project is due that has fewer, so that a visit has more to do."""
+
+_MOST_PROJECTS = 1_000
 _QUERIES = named("maintenance")
 
 
@@ -59,39 +65,44 @@ class DueProjects:
         self._tasks = tasks
 
     async def take(self) -> list[DueProject]:
-        """Take the projects that are due now; no other worker gets them for a minute.
+        """Take projects that are due; no other worker gets them for a minute.
 
         The caller must ``settle`` or ``postpone`` each of them. Otherwise it is due again.
         """
-        return await self._fetch("take_due", LEASE)
+        return await self._fetch("take_due", _MOST_PROJECTS, MOST_NOTES, MATURITY, LEASE)
 
     async def noted(self) -> list[DueProject]:
-        """Return the projects that are due now, and leave them to other workers as well."""
+        """Return the projects that have notes, and leave them to other workers as well."""
         return await self._fetch("read_due")
 
-    async def settle(self, due: DueProject) -> None:
-        """Remove the notes of a project whose work is done."""
-        async with self._database.connection() as connection:
-            await connection.execute(_QUERIES["settle_due"], due.notes)
+    async def settle(self, due: Sequence[DueProject]) -> None:
+        """Remove the notes of projects whose work is done."""
+        await self._execute(due, "settle_due")
 
-    async def postpone(self, due: DueProject, pause: timedelta) -> None:
-        """Make a project due again after a pause."""
-        async with self._database.connection() as connection:
-            await connection.execute(_QUERIES["postpone_due"], due.notes, pause)
+    async def postpone(self, due: Sequence[DueProject], pause: timedelta) -> None:
+        """Make projects due again after a pause, or after ``MATURITY`` if they have few notes."""
+        await self._execute(due, "postpone_due", pause)
 
-    async def note(self, project_id: int, pause: timedelta) -> None:
-        """Make a project due after a pause, unless it has a note already."""
-        async with self._database.connection() as connection:
-            await connection.execute(_QUERIES["note_due"], self._tasks, project_id, pause)
+    async def note(self, project_ids: Sequence[int], pause: timedelta) -> None:
+        """Note projects that have no note yet, for a time after a pause."""
+        if project_ids:
+            async with self._database.connection() as connection:
+                await connection.execute(_QUERIES["note_due"], self._tasks, project_ids, pause)
 
     async def begin_round(self) -> None:
         """Once an hour, note every project for the tasks, at a random time of the next hour."""
         async with self._database.connection() as connection:
             await connection.execute(_QUERIES["begin_round"], ROUND, self._tasks)
 
+    async def _execute(self, due: Sequence[DueProject], query: str, *arguments: object) -> None:
+        notes = [note for project in due for note in project.notes]
+        if notes:
+            async with self._database.connection() as connection:
+                await connection.execute(_QUERIES[query], notes, *arguments)
+
     async def _fetch(self, query: str, *arguments: object) -> list[DueProject]:
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_QUERIES[query], self._tasks, _MOST_NOTES, *arguments)
+            rows = await connection.fetch(_QUERIES[query], self._tasks, *arguments)
         return _by_project((row["project"], row["id"], Task(row["task"])) for row in rows)
 
 

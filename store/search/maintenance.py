@@ -8,7 +8,7 @@ Queries and writers never wait for it, except in one case: see ``store.search.ve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ import structlog
 
 from runtime.lifespan import wait_for_tick
 from store.generations import catalog
-from store.generations.catalog import Generation, ProjectGone, Projects
+from store.generations.catalog import Generation, Projects
 from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
@@ -48,7 +48,7 @@ _ROUND_INTERVAL = timedelta(minutes=1)
 _QUERIES = named("maintenance")
 _ANALYZE_TIMEOUT_S = 60.0
 
-Work = Callable[[Generation, frozenset[Task]], Awaitable[bool]]
+Work = Callable[[Generation, DueProject], Awaitable[bool]]
 
 
 class Maintenance:
@@ -96,14 +96,13 @@ class Maintenance:
         await self._analyze()
         projects = await Projects(self._database).all()
         failures: list[Exception] = []
-        for project_id in projects.values():
+        async with self._database.connection() as connection:
+            live = await catalog.live_generations(connection, projects.values())
+        for generation in live.values():
             try:
-                live = await self._live(project_id)
-                await self.tidy_keywords(live)
-                await self._sweep(live)
-                await self._refresh_indexes(live)
-            except ProjectGone:
-                continue
+                await self.tidy_keywords(generation)
+                await self._sweep(generation)
+                await self._refresh_indexes(generation)
             except Exception as error:  # noqa: BLE001 - raised below
                 failures.append(error)
         if failures:
@@ -124,47 +123,53 @@ class Maintenance:
         if due:
             await self._analyze()
         await self._visit(due, self._due_keywords, self._tend_keywords)
+        written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
+        await self._sweeps.note(written, SWEEP_INTERVAL)
 
     async def _keep_vectors(self) -> None:
         due = await self._due_vectors.take()
         await self._visit(due, self._due_vectors, self._tend_vectors)
 
-    async def _visit(self, due: Iterable[DueProject], source: DueProjects, work: Work) -> None:
+    async def _visit(self, due: Sequence[DueProject], source: DueProjects, work: Work) -> None:
         """Work on the live generation of each due project; a replay maintains its own.
 
         Raises:
             ExceptionGroup: the failures, raised after all projects were processed.
         """
+        if not due:
+            return
+        async with self._database.connection() as connection:
+            live = await catalog.live_generations(
+                connection, [project.project_id for project in due]
+            )
+        done = [project for project in due if project.project_id not in live]
+        unfinished: list[DueProject] = []
+        failed: list[DueProject] = []
         failures: list[Exception] = []
         for project in due:
+            if project.project_id not in live:
+                continue
             try:
-                is_done = await work(await self._live(project.project_id), project.tasks)
-            except ProjectGone:
-                await source.settle(project)
+                is_done = await work(live[project.project_id], project)
             except Exception as error:  # noqa: BLE001 - raised below
-                await source.postpone(project, RETRY_AFTER)
+                failed.append(project)
                 failures.append(error)
             else:
-                if is_done:
-                    await source.settle(project)
-                else:
-                    await source.postpone(project, self._interval)
+                (done if is_done else unfinished).append(project)
+        await source.settle(done)
+        await source.postpone(unfinished, self._interval)
+        await source.postpone(failed, RETRY_AFTER)
         if failures:
             raise ExceptionGroup("maintenance failed", failures)
 
-    async def _live(self, project_id: int) -> Generation:
-        async with self._database.scope(project_id) as connection:
-            return await catalog.live(connection, project_id)
-
-    async def _tend_keywords(self, live: Generation, tasks: frozenset[Task]) -> bool:
+    async def _tend_keywords(self, live: Generation, project: DueProject) -> bool:
         """Do what is due; false if another worker holds the lock."""
         is_done = await self.tidy_keywords(live)
-        if Task.SWEEP in tasks:
+        if Task.SWEEP in project.tasks:
             return await self._sweep(live) and is_done
-        await self._sweeps.note(live.project_id, SWEEP_INTERVAL)
         return is_done
 
-    async def _tend_vectors(self, live: Generation, _: frozenset[Task]) -> bool:
+    async def _tend_vectors(self, live: Generation, _: DueProject) -> bool:
         """Build the indexes that are due; false if an index has to be built later."""
         return await self._refresh_indexes(live)
 
@@ -191,23 +196,23 @@ class Maintenance:
 
         Returns false if another worker holds the lock, so that work may be left.
         """
-        while has_worked := await self._fold(generation):
+        while has_more := await self._fold(generation):
             pass
-        return has_worked is not None
+        return has_more is not None
 
     async def _fold(self, generation: Generation) -> bool | None:
-        """Do one transaction of work; return whether any was due.
+        """Do one transaction of work; return whether more may be due.
 
         Returns None if another worker holds the lock.
         """
         async with self._locked(generation) as connection:
             if connection is None:
                 return None
-            sorted_in = await sort_words(connection, generation.id)
+            has_more_words = await sort_words(connection, generation.id)
             groups = plan_merges(await list_sizes(connection, generation.id))
             if groups:
                 await merge_segments(connection, generation.id, groups[0])
-        return sorted_in or bool(groups)
+        return has_more_words or bool(groups)
 
     async def _sweep(self, generation: Generation) -> bool:
         """Rewrite the segments that hold too many deleted chunks; false if the lock is held."""

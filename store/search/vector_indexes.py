@@ -173,16 +173,19 @@ class VectorIndexes:
         """Indexes to be built now, and the number of those that wait for the end of an import."""
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             survey = await connection.fetch(_QUERIES["survey"], generation_id)
-            watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
-            filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
+            too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
+            if too_long:
+                watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
+                filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
         vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
         inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
+        if not too_long:
+            return [], 0
         importing = {
             model_id
             for model_id, rate in inflow.items()
             if after_import and (filling or rate > IMPORT_VECTORS_PER_S)
         }
-        too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
         due = [
             _Build(
                 *(project_id, generation_id, row["model_id"], row["dimensions"], watermark),

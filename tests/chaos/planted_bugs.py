@@ -52,7 +52,8 @@ BUGS = (
         "acknowledged before the commit",
         "processors/indexing/pipeline.py",
         '        failpoint("indexing.prepared")\n',
-        "        for delivery in deliveries:\n            delivery.acknowledge()\n"
+        "        for group in groups:\n            for delivery in group:\n"
+        "                delivery.acknowledge()\n"
         '        failpoint("indexing.prepared")\n',
         (
             "tests/fundamentals",
@@ -81,8 +82,8 @@ BUGS = (
     Bug(
         "signatures are not checked",
         "processors/indexing/intake.py",
-        "        reasons = await self._key_ring.refusals(group[0].event.data.project, group)\n",
-        "        reasons = [None for _ in group]\n",
+        "            reasons = await self._key_ring.refusals(group[0].event.data.project, group)\n",
+        "            reasons = [None for _ in group]\n",
         ("tests/integration/processors/test_admission.py",),
     ),
     Bug(

@@ -9,7 +9,7 @@ LIMITS = {
     "archaic_words": 0.1,
     "vague_names": 0.2,
     "gerund_modules": 9,
-    "small_modules": 50,
+    "small_modules": 22,
     "store_entries": 14,
     "most_entries": 26,
     "exported_names": 20,

@@ -158,7 +158,7 @@ async def _alive(
 
 
 async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool:
-    """Move newly written words into the vocabulary; false if there were none.
+    """Move newly written words into the vocabulary; return whether more may be left.
 
     Only one caller at a time may do this per generation.
     """
@@ -172,7 +172,7 @@ async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool
         await connection.execute(
             _QUERIES["upsert_vocabulary"], generation_id, list(grown), list(grown.values())
         )
-    return bool(additions)
+    return len(additions) == _WORD_ROWS
 
 
 def _grown(former: Mapping[int, str], new: Mapping[int, set[str]]) -> dict[int, str]:

@@ -37,7 +37,6 @@ __all__ = [
     "about_document",
     "add",
     "insert_segment",
-    "insert_words",
     "segments_of",
 ]
 
@@ -62,17 +61,26 @@ async def add(
     """
     for segment in segments:
         await insert_segment(
-            connection, generation_id, segment.postings, is_example=segment.is_example
+            connection,
+            generation_id,
+            segment.postings,
+            is_example=segment.is_example,
+            words=segment.words,
         )
-        await insert_words(connection, generation_id, segment.words)
 
 
 async def insert_segment(
-    connection: asyncpg.Connection, generation_id: int, postings: Postings, *, is_example: bool
+    connection: asyncpg.Connection,
+    generation_id: int,
+    postings: Postings,
+    *,
+    is_example: bool,
+    words: Sequence[str] = (),
 ) -> None:
     """Write one segment, with its postings in its row or, if it is large, in rows of their own.
 
-    ``is_example``: its chunks are code examples.
+    ``is_example``: its chunks are code examples. ``words`` are stored for the correction of
+    misspelt ones.
     """
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
@@ -83,6 +91,7 @@ async def insert_segment(
         encode_chunks(postings),
         encode_inline(postings) if small else None,
         is_example,
+        "\n".join(words) or None,
     )
     if not small:
         rows = list(rows_of(postings))
@@ -94,14 +103,6 @@ async def insert_segment(
             [data for _, data in rows],
             timeout=LARGE_TIMEOUT_S,
         )
-
-
-async def insert_words(
-    connection: asyncpg.Connection, generation_id: int, words: Sequence[str]
-) -> None:
-    """Store the words themselves, for the correction of misspelt ones."""
-    if words:
-        await connection.execute(_QUERIES["insert_words"], generation_id, "\n".join(words))
 
 
 _NEAR_WORDS = 3

@@ -99,7 +99,7 @@ async def test_a_change_prepared_before_a_switch_is_prepared_anew(
     async def switch() -> None:
         switched.append(await board.switch(Recipe(LOCAL_MODEL, chunking="1:64")))
 
-    _once(monkeypatch, Preparer, "prepare", switch)
+    _once(monkeypatch, Preparer, "prepare_groups", switch)
     outcome = await running.change("story.md", LONG)
     assert isinstance(outcome, DocumentIndexed)
     assert outcome.data.outcome == "indexed"

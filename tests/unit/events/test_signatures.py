@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection
 
 import pytest
 
@@ -94,9 +95,9 @@ class Reading:
         self.keys = Keys()
         self.count = 0
 
-    async def __call__(self, _: str) -> Keys:
+    async def __call__(self, projects: Collection[str]) -> dict[str, Keys]:
         self.count += 1
-        return self.keys
+        return dict.fromkeys(projects, self.keys)
 
 
 async def test_nothing_is_refused_by_keys_that_were_read_before() -> None:

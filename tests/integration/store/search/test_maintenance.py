@@ -383,6 +383,7 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(
             return True
 
     monkeypatch.setattr(maintenance, "RETRY_AFTER", timedelta())
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
     await index.write("a", "text", project="first")
     await index.write("b", "text", project="second")
     faulty = Faulty(index.database, (await index.live("first")).project_id)
@@ -394,7 +395,9 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(
     assert faulty.turns == 1, "nothing was written to the other project since"
 
 
-async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None:
+async def test_segments_are_folded_while_an_index_is_built(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Segments are merged while a vector index is being built."""
 
     class Building(Maintenance):
@@ -410,6 +413,7 @@ async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None
             await asyncio.Event().wait()
             return True
 
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
     building = Building(index.database, interval=timedelta(milliseconds=10))
     running = asyncio.create_task(building.run(asyncio.Event()))
     await index.write("a", "text", vectors=unit_vectors(1, 1, 8))
@@ -430,25 +434,33 @@ async def test_only_projects_that_were_written_to_are_due(
         await index.store.apply([document_write("a", 10, ["one"], project=project)])
         ids[project] = (await index.store.generation(project)).project_id
     segments, other = (DueProjects(index.database, Task.SEGMENTS) for _ in range(2))
+    assert await segments.take() == [], "they have few notes, and no old one"
+    for position in range(11, 11 + due_projects.MOST_NOTES):
+        await index.store.apply(
+            [document_write("a", position, [f"more {position}"], project="beta")]
+        )
+    [beta] = await segments.take()
+    assert beta.project_id == ids["beta"]
+    await segments.postpone([beta], timedelta())
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
     due = await segments.take()
     assert [project.project_id for project in due] == list(ids.values())
     assert await other.take() == [], "another worker has them"
     alpha, beta, gamma = due
-    await segments.settle(alpha)
-    await segments.postpone(beta, timedelta())
+    await segments.settle([alpha])
+    await segments.postpone([beta], timedelta())
     assert [project.project_id for project in await other.take()] == [beta.project_id]
     await index.store.apply([document_write("b", 20, ["two"], project="gamma")])
     [noted] = await other.take()
     assert noted.project_id == gamma.project_id
     assert set(noted.notes).isdisjoint(gamma.notes), "settling one visit keeps later notes"
-    for due_project in (beta, gamma, noted):
-        await segments.settle(due_project)
+    await segments.settle([beta, gamma, noted])
 
     monkeypatch.setattr(due_projects, "ROUND", timedelta())
     sweeps = DueProjects(index.database, Task.SWEEP)
     await sweeps.begin_round()
     assert [project.project_id for project in await sweeps.noted()] == list(ids.values())
-    monkeypatch.undo()
+    monkeypatch.setattr(due_projects, "ROUND", timedelta(hours=1))
     await sweeps.begin_round()
     await sweeps.begin_round()
     async with index.database.connection() as connection:
