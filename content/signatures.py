@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["Signature", "documentation_of", "owners_of", "signature_of", "symbols_of"]
+__all__ = [
+    "Signature",
+    "documentation_of",
+    "is_defined_in",
+    "owners_of",
+    "signature_of",
+    "symbols_of",
+]
 
 _MOST_LINES = 8
 _LONGEST_LINE = 400
@@ -86,23 +93,33 @@ def signature_of(content: str, name: str, first_line: int = 1) -> Signature | No
     is among the first lines of code, the name is followed by parameters, and a body follows. So the
     middle of a function that calls itself has no signature.
     """
+    lines = content.split("\n")
+    row = _row_of_definition(lines, name)
+    if row is None:
+        return None
+    return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
+
+
+def is_defined_in(content: str, name: str) -> bool:
+    """Return whether a text has the signature of the unit ``name``."""
+    return _row_of_definition(content.split("\n"), name) is not None
+
+
+def _row_of_definition(lines: Sequence[str], name: str) -> int | None:
     own = _SEPARATORS.split(name)[-1]
     if not own:
         return None
-    lines = content.split("\n")
     named = [
         row
         for row, line in enumerate(lines)
         if own in line and line.strip() and not _COMMENT.match(line)
     ]
     row = next((row for row in named if _defines(lines[row][:_LONGEST_LINE], own)), None)
-    if row is None:
-        code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
-        beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
-        row = next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
-    if row is None:
-        return None
-    return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
+    if row is not None:
+        return row
+    code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
+    beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
+    return next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
 
 
 def _defines(line: str, name: str) -> bool:

@@ -3,7 +3,8 @@
 A question in plain words often has the words of a name: ``raise_for_status`` is what raises for a
 status. Or it has those of the sentence with which the documentation begins. Neither retriever shows
 that, as both are a small part of a chunk. And a test has the words of what it tests, often several
-times. Figures in docs/explanation/decisions/fusion.md.
+times. The passage of a document that is shown is chosen by units: the beginning of a function says
+more about it than its middle. Figures in docs/explanation/decisions/fusion.md.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from content.signatures import documentation_of, symbols_of
+from content.signatures import documentation_of, is_defined_in, owners_of, symbols_of
 from processors.answering.query_text import searchable
 from store.search.keyword.tokenizer import EXACT, terms
 from store.types import Candidates, ChunkPlace
 
 __all__ = [
+    "BEGINNING_BONUS",
     "COMPARED",
     "DOCUMENTATION_BONUS",
     "NAME_BONUS",
     "TEST_MALUS",
+    "WHOLE_NAME_BONUS",
     "Adjustment",
     "adjustments",
     "is_test",
@@ -30,9 +33,16 @@ __all__ = [
 NAME_BONUS = 0.1
 """Added if the question has all words of the name of the chunk's unit, in cosine; else a share."""
 
+WHOLE_NAME_BONUS = 0.15
+"""Added if the question has all words of a unit's own name of three or more words, in cosine."""
+
 DOCUMENTATION_BONUS = 0.25
 """Added if the question and the beginning of a unit's documentation have the same words, in cosine;
 else a share."""
+
+BEGINNING_BONUS = 0.06
+"""Added to a unit whose beginning is among the chunks that the question found, in cosine, when it
+is compared with other units of its document."""
 
 TEST_MALUS = 0.1
 """Subtracted from the score of a test or an example, in cosine."""
@@ -41,7 +51,10 @@ _MOST_CACHED = 16_384
 """Names and uris whose words are kept: each question looks at those of 200 chunks."""
 
 COMPARED = 30
-"""Best chunks of each retriever whose documentation is compared, as reading it takes time."""
+"""Best chunks of each retriever whose texts are read, as it takes time."""
+
+_FEWEST_WORDS = 3
+"""Words of a name that are not all in a question by chance, as two may be."""
 
 _IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]|\w(?:\.|::)\w|\(\)")
 _TEST_FOLDERS = frozenset(
@@ -52,51 +65,86 @@ _WORDS_OF_TESTS = frozenset(terms("benchmark example spec test"))
 
 
 class Adjustment(NamedTuple):
-    """An addition to the score of a chunk, in cosine, and the reasons for it."""
+    """An addition to the score of a chunk, in cosine, and the reasons for it.
+
+    ``in_document`` is a further one for its unit among the units of its document.
+    """
 
     bonus: float
     reasons: tuple[str, ...]
+    in_document: float = 0.0
+
+
+class _NameWords(NamedTuple):
+    """Words of a unit's qualified name, and those of its own name, without its owners'."""
+
+    qualified: frozenset[str]
+    own: frozenset[str]
+
+
+_NO_WORDS = _NameWords(frozenset(), frozenset())
 
 
 def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
     """Return the adjustments of candidates by id, without those that have none.
 
     A chunk of one unit of code gains by the share of the words in the unit's qualified name that
-    the question has, and by what its documentation has in common with the question. A chunk of
-    several units does not: it says less about each. Tests and examples lose, unless the question
-    has a word for them. An empty question adjusts nothing.
+    the question has, by all words of a long name, and by what its documentation has in common with
+    the question. A chunk of several units does not: it says less about each. Tests and examples
+    lose, unless the question has a word for them. An empty question adjusts nothing.
     """
     asked = frozenset(terms(searchable(question)))
+    if not asked:
+        return {}
+    plain = asked.intersection(_plain_terms(question))
     is_about_tests = not asked.isdisjoint(_WORDS_OF_TESTS)
-    agreements = _agreements(question, asked, candidates)
+    compared = _compared(candidates)
+    agreements = _agreements(asked, plain, candidates, compared)
     adjusted: dict[int, Adjustment] = {}
-    for chunk_id, place in candidates.places.items() if asked else ():
-        name = NAME_BONUS * _share_of_name(place, asked)
+    for chunk_id, place in candidates.places.items():
+        name = _name_bonus(place, asked, plain)
         documentation = DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0)
         test = -TEST_MALUS if is_test(place.uri) and not is_about_tests else 0.0
-        if name or documentation or test:
+        begins = place.beginning and chunk_id in compared and _begins(place.beginning, place.symbol)
+        if name or documentation or test or begins:
             parts = ("name", name), ("documentation", documentation), ("test or example", test)
             reasons = [f"{part} {bonus:+.3f}" for part, bonus in parts if bonus]
-            adjusted[chunk_id] = Adjustment(name + documentation + test, tuple(reasons))
+            adjusted[chunk_id] = Adjustment(
+                name + documentation + test, tuple(reasons), BEGINNING_BONUS if begins else 0.0
+            )
     return adjusted
 
 
-def _agreements(question: str, asked: frozenset[str], candidates: Candidates) -> dict[int, float]:
-    """Agreement of a question with the documentation of the best chunks, 0 to 1, by chunk id.
+def _plain_terms(question: str) -> list[str]:
+    """Terms of a question without its identifiers.
+
+    These name what is looked for, and do not describe it.
+    """
+    words = [word for word in searchable(question).split() if not _IDENTIFIER.search(word)]
+    return terms(" ".join(words))
+
+
+def _compared(candidates: Candidates) -> set[int]:
+    """Ids of the best chunks of each retriever."""
+    rankings = (*candidates.vector.values(), candidates.keyword)
+    return {chunk_id for ranked in rankings for chunk_id, _ in ranked[:COMPARED]}
+
+
+def _agreements(
+    asked: frozenset[str], plain: frozenset[str], candidates: Candidates, compared: set[int]
+) -> dict[int, float]:
+    """Agreement of a question with the documentation of chunks, 0 to 1, by chunk id.
 
     It is the harmonic mean of two shares: of the question's words, by their weights in BM25, which
-    the documentation has, and of the documentation's words, which the question has. Identifiers in
-    the question do not count: they name what is looked for, and do not describe it.
+    the documentation has, and of the documentation's words, which the question has. Only the plain
+    words of the question count.
     """
     weights = {term: candidates.term_weights.get(term, 0.0) for term in asked}
-    words = [word for word in searchable(question).split() if not _IDENTIFIER.search(word)]
-    plain = asked.intersection(terms(" ".join(words)))
     total = sum(weights.values())
     if len(plain) < 2 or not total:
         return {}
-    rankings = (*candidates.vector.values(), candidates.keyword)
     agreements: dict[int, float] = {}
-    for chunk_id in {chunk_id for ranked in rankings for chunk_id, _ in ranked[:COMPARED]}:
+    for chunk_id in compared:
         place = candidates.places.get(chunk_id)
         described = _words_of_documentation(place.beginning) if place else frozenset()
         shared = described & plain
@@ -111,23 +159,38 @@ def _agreements(question: str, asked: frozenset[str], candidates: Candidates) ->
 @lru_cache(_MOST_CACHED)
 def _words_of_documentation(beginning: str) -> frozenset[str]:
     """Words with which the documentation of a unit begins, by the beginning of its text."""
-    words = terms(documentation_of(beginning))
-    return frozenset(term for term in words if not term.startswith(EXACT))
-
-
-def _share_of_name(place: ChunkPlace, asked: frozenset[str]) -> float:
-    """Share of the words of a unit's qualified name that a question has, 0 to 1."""
-    words = _words_of_name(place.symbol) if place.is_code else frozenset()
-    return len(words & asked) / len(words) if words else 0.0
+    return _words_of(documentation_of(beginning))
 
 
 @lru_cache(_MOST_CACHED)
-def _words_of_name(symbol: str | None) -> frozenset[str]:
+def _begins(beginning: str, symbol: str) -> bool:
+    """Return whether a chunk has the beginning of its unit."""
+    return is_defined_in(beginning, symbol)
+
+
+def _name_bonus(place: ChunkPlace, asked: frozenset[str], plain: frozenset[str]) -> float:
+    """Addition for the words of a unit's name that a question has."""
+    words = _words_of_name(place.symbol) if place.is_code else _NO_WORDS
+    if words.qualified.isdisjoint(asked):
+        return 0.0
+    is_whole = len(words.own) >= _FEWEST_WORDS and words.own <= plain
+    share = len(words.qualified & asked) / len(words.qualified)
+    return NAME_BONUS * share + WHOLE_NAME_BONUS * is_whole
+
+
+@lru_cache(_MOST_CACHED)
+def _words_of_name(symbol: str | None) -> _NameWords:
     """Words of the only name in a symbol; none if it has several."""
     names = symbols_of(symbol)
     if len(names) != 1:
-        return frozenset()
-    return frozenset(term for term in terms(names[0]) if not term.startswith(EXACT))
+        return _NO_WORDS
+    owners = owners_of(names[0])
+    own = names[0].removeprefix(owners[-1][1]) if owners else names[0]
+    return _NameWords(_words_of(names[0]), _words_of(own))
+
+
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(term for term in terms(text) if not term.startswith(EXACT))
 
 
 @lru_cache(_MOST_CACHED)

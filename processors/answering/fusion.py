@@ -24,10 +24,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from content.signatures import symbols_of
 from events.models import Weights
 from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
-from store.types import Candidates
+from store.types import Candidates, ChunkPlace
 
 __all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "RankedScore", "fuse"]
 
@@ -89,7 +90,8 @@ def fuse(
 
     ``promotions`` of chunks are added to their scores in every mode. A chunk that no retriever
     returned counts as its last one. ``adjustments`` are added in hybrid mode, and only to the
-    scores of chunks that have a vector.
+    scores of chunks that have a vector. Then the chunks of each document of code exchange their
+    scores, so that those of its best unit come first; promotions name the unit, and replace that.
 
     ``spreads`` are the spreads of each model's cosines, relative to those of all-MiniLM-L6-v2, by
     which the constants were chosen. A hybrid ranking divides cosines by them; a missing one is 1.
@@ -99,7 +101,7 @@ def fuse(
     candidates = _in_common_unit(candidates, spreads if mode == "hybrid" else {})
     adjusted_ids = adjustments.keys() - _pending(candidates) if mode == "hybrid" else ()
     adjustments = {chunk_id: adjustments[chunk_id] for chunk_id in adjusted_ids}
-    ranked = _ranked(candidates, mode, weights, adjustments)
+    ranked = _ranked(candidates, mode, weights, adjustments, by_units=not promotions)
     if promotions:
         ranked = _promoted(ranked, candidates, mode, promotions)
     if min_similarity is not None:
@@ -136,13 +138,15 @@ def _ranked(
     mode: Mode,
     weights: Weights | None,
     adjustments: Mapping[int, Adjustment],
+    *,
+    by_units: bool,
 ) -> Ranked:
     """Rank chunks with their scores; in a mode with one retriever, these are its own scores."""
     if mode == "keyword":
         return _best_first(dict(candidates.keyword))
     if mode == "vector":
         return _best_first(_similarities(candidates.vector.values(), []))
-    return _hybrid(candidates, *_factors(weights), adjustments)
+    return _hybrid(candidates, *_factors(weights), adjustments, by_units=by_units)
 
 
 def _promoted(
@@ -170,15 +174,20 @@ def _hybrid(
     by_vector: float,
     by_keyword: float,
     adjustments: Mapping[int, Adjustment],
+    *,
+    by_units: bool,
 ) -> Ranked:
     """Rank chunks with vectors in fused order, and pending ones at their keyword ranks."""
     scores = _fused_scores(candidates, by_vector, by_keyword)
     pending = _pending(candidates)
     complete = {key: score for key, score in scores.items() if key not in pending}
     together = _with_documents(complete, candidates.documents, candidates.coverage)
+    adjusted = dict(together)
     for chunk_id in together.keys() & adjustments.keys():
-        together[chunk_id] += adjustments[chunk_id].bonus
-    fused = _best_first(together)
+        adjusted[chunk_id] += adjustments[chunk_id].bonus
+    if adjustments and by_units:
+        adjusted |= _ordered_by_units(together, adjusted, adjustments, candidates.places)
+    fused = _best_first(adjusted)
     if not pending:
         return fused
     ranking = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
@@ -306,6 +315,55 @@ def _evidence(scores: Sequence[float]) -> float:
     best = max(scores)
     spread = sum(math.exp((score - best) / DOCUMENT_SOFTNESS) for score in scores)
     return best + DOCUMENT_SOFTNESS * math.log(spread)
+
+
+def _ordered_by_units(
+    scores: Mapping[int, float],
+    adjusted: Mapping[int, float],
+    adjustments: Mapping[int, Adjustment],
+    places: Mapping[int, ChunkPlace],
+) -> dict[int, float]:
+    """Exchange the adjusted scores within each document of code, so that its best unit is first.
+
+    Scores only change places within a document, so documents rank as before.
+    """
+    by_document: defaultdict[int, list[int]] = defaultdict(list)
+    for chunk_id in adjusted:
+        place = places.get(chunk_id)
+        if place is not None and place.is_code:
+            by_document[place.document_id].append(chunk_id)
+    exchanged: dict[int, float] = {}
+    for chunk_ids in by_document.values():
+        if len(chunk_ids) > 1:
+            of_units = _unit_scores(chunk_ids, scores, adjustments, places)
+            ordered = sorted(chunk_ids, key=lambda key: (-of_units[key], -adjusted[key], key))
+            best_first = sorted((adjusted[chunk_id] for chunk_id in chunk_ids), reverse=True)
+            exchanged.update(zip(ordered, best_first, strict=True))
+    return exchanged
+
+
+def _unit_scores(
+    chunk_ids: Sequence[int],
+    scores: Mapping[int, float],
+    adjustments: Mapping[int, Adjustment],
+    places: Mapping[int, ChunkPlace],
+) -> dict[int, float]:
+    """Score of the unit of each chunk of a document.
+
+    A unit has the evidence of all its chunks: the highest score and the highest adjustment. A chunk
+    of several units, or of none, stands for itself.
+    """
+    units: dict[int, int | str] = {}
+    highest: dict[int | str, float] = {}
+    bonuses: dict[int | str, float] = {}
+    for chunk_id in chunk_ids:
+        names = symbols_of(places[chunk_id].symbol)
+        units[chunk_id] = unit = names[0] if len(names) == 1 else chunk_id
+        adjustment = adjustments.get(chunk_id)
+        bonus = adjustment.bonus + adjustment.in_document if adjustment else 0.0
+        highest[unit] = max(highest.get(unit, -math.inf), scores[chunk_id])
+        bonuses[unit] = max(bonuses.get(unit, -math.inf), bonus)
+    return {chunk_id: highest[unit] + bonuses[unit] for chunk_id, unit in units.items()}
 
 
 def _match_type(by_vector: bool, by_keyword: bool) -> Literal["hybrid", "vector", "keyword"]:

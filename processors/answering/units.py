@@ -151,7 +151,7 @@ def _grow(own: list[Passage], at: int, passage: Passage) -> bool:
     grown = _union([own[at], passage])
     parts = [draft for draft in own if draft is own[at] or _distance(draft, grown) <= 0]
     grown = _union([*parts, passage])
-    if grown.tokens > PASSAGE_TOKENS:
+    if grown.tokens > PASSAGE_TOKENS or _shows_others(grown, own):
         return False
     for draft in own:
         if _distance(draft, grown) == 1 and _of_one_unit(draft, grown):
@@ -160,6 +160,16 @@ def _grow(own: list[Passage], at: int, passage: Passage) -> bool:
     own[:] = [draft for draft in own if draft.ordinals.start not in grown.ordinals]
     insort(own, grown, key=lambda draft: draft.rank)
     return True
+
+
+def _shows_others(grown: Passage, own: Sequence[Passage]) -> bool:
+    """Return whether a chunk between those of a passage is an other match of a better one."""
+    return any(
+        other.ordinals.start in grown.ordinals
+        for draft in own
+        if draft.ordinals.start not in grown.ordinals
+        for other in draft.others
+    )
 
 
 def _union(parts: Sequence[Passage]) -> Passage:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from content.signatures import documentation_of, owners_of, signature_of, symbols_of
+from content.signatures import (
+    documentation_of,
+    is_defined_in,
+    owners_of,
+    signature_of,
+    symbols_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,7 @@ def test_a_signature_is_found_by_its_lines(
 ) -> None:
     """A definition is told from a call, in the order of the languages' own habits."""
     assert signature_of(content, name, first_line=10) == signature
+    assert is_defined_in(content, name) is (signature is not None)
 
 
 def test_a_signature_is_bounded() -> None:

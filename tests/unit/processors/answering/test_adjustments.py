@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from processors.answering.adjustments import (
+    BEGINNING_BONUS,
     DOCUMENTATION_BONUS,
     NAME_BONUS,
     TEST_MALUS,
+    WHOLE_NAME_BONUS,
     Adjustment,
     adjustments,
     is_test,
@@ -50,6 +52,24 @@ def _adjusted(question: str, place: ChunkPlace) -> Adjustment | None:
 def test_a_unit_gains_by_the_words_of_its_name(symbol: str | None, share: float) -> None:
     """The share of a qualified name's words counts, with their stems; of several units, none."""
     assert _bonus(STATUS, symbol) == pytest.approx(share * NAME_BONUS)
+
+
+@pytest.mark.parametrize(
+    ("question", "symbol", "share", "is_whole"),
+    [
+        ("mark a flag as required", "MarkFlagRequired", 1, True),
+        ("where are required flags marked", "Command.mark_flag_required", 3 / 4, True),
+        ("mark a flag as required", "MarkFlag", 1, False),
+        ("mark a flag as required", "MarkFlagRequiredTogether", 3 / 4, False),
+        ("mark_flag_required", "mark_flag_required", 1, False),
+    ],
+)
+def test_a_unit_gains_by_all_words_of_its_own_name(
+    question: str, symbol: str, share: float, is_whole: bool
+) -> None:
+    """Three words or more count, in any order; owners do not, nor identifiers in the question."""
+    expected = share * NAME_BONUS + is_whole * WHOLE_NAME_BONUS
+    assert _bonus(question, symbol) == pytest.approx(expected)
 
 
 def test_a_heading_gains_nothing() -> None:
@@ -98,6 +118,15 @@ def test_a_unit_gains_by_the_words_of_its_documentation(
     adjusted = _adjusted(question, place)
     bonus = adjusted.bonus if adjusted else 0.0
     assert bonus == pytest.approx(DOCUMENTATION_BONUS * agreement)
+
+
+def test_the_beginning_of_a_unit_counts_in_its_document() -> None:
+    """It changes no score, and counts only in chunks of one unit that a retriever ranks high."""
+    place = ChunkPlace(1, 0, 1, 9, 50, symbol="C.go", is_code=True, beginning="def go(x):\n    1")
+    assert _adjusted(STATUS, place) == Adjustment(0.0, (), BEGINNING_BONUS)
+    assert _adjusted(STATUS, place._replace(beginning="    return go(x - 1)")) is None
+    low = Candidates({}, [(key, 1.0) for key in range(99, 0, -1)], places={7: place, 90: place})
+    assert adjustments(STATUS, low).keys() == {90}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from events.models import Weights
 from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
 from processors.answering.fusion import COSINE_PER_BM25, Fused, Mode, fuse
-from store.types import Candidates
+from store.types import Candidates, ChunkPlace
 
 VECTOR = [(1, 0.8), (2, 0.5), (3, 0.3)]
 KEYWORD = [(4, 20.0), (2, 12.0), (5, 4.0)]
@@ -316,6 +316,87 @@ def test_an_adjustment_changes_hybrid_scores_alone(mode: Mode) -> None:
     assert ids(results) == sorted(before, key=lambda key: -before[key])
     reasons = {result.chunk_id: result.adjusted for result in results if result.adjusted}
     assert reasons == ({3: ("name +0.250",), 4: ("test -0.100",)} if mode == "hybrid" else {})
+
+
+def test_the_best_unit_of_a_document_of_code_comes_first() -> None:
+    """A unit has the evidence of all its chunks; the scores of each document stay the same."""
+    cosines = {1: 0.9, 2: 0.85, 3: 0.8, 4: 0.7, 5: 0.6, 6: 0.55}
+    symbols = {1: "save", 2: None, 3: "load", 4: "load", 5: "save, load", 6: "close"}
+    places = {
+        key: ChunkPlace(9 if key == 2 else 8, key, key, key, 50, symbol=symbol, is_code=True)
+        for key, symbol in symbols.items()
+    }
+    candidates = replace(found([*cosines.items()], []), places=places)
+    adjustments = {
+        3: Adjustment(0.02, ("name +0.020",), 0.05),
+        4: Adjustment(0.02, ("name +0.020",), 0.1),
+        6: Adjustment(-0.1, ("test or example -0.100",)),
+    }
+
+    def fused() -> list[Fused]:
+        return fuse(candidates, mode="hybrid", weights=None, limit=10, adjustments=adjustments)
+
+    assert ids(fused()) == [3, 2, 4, 1, 5, 6]
+    adjusted = [0.9, 0.85, 0.82, 0.72, 0.6, 0.45]
+    assert [result.score for result in fused()] == pytest.approx(adjusted)
+    adjustments[1] = Adjustment(0.05, ("documentation +0.050",))
+    assert ids(fused()) == [1, 2, 3, 4, 5, 6]
+    candidates = replace(
+        candidates, places={key: place._replace(is_code=False) for key, place in places.items()}
+    )
+    del adjustments[1]
+    assert ids(fused()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_question_for_names_leaves_the_units_of_a_document_in_order() -> None:
+    """The definition comes first by its promotion alone."""
+    place = ChunkPlace(8, 1, 1, 1, 50, symbol="save", is_code=True)
+    places = {1: place, 2: place._replace(ordinal=2, symbol="load")}
+    candidates = replace(found([(1, 0.9), (2, 0.85)], []), places=places)
+    adjustments = {2: Adjustment(0.0, (), 0.1)}
+
+    def order(promotions: dict[int, Promotion]) -> list[int]:
+        return ids(
+            fuse(
+                candidates,
+                mode="hybrid",
+                weights=None,
+                limit=10,
+                promotions=promotions,
+                adjustments=adjustments,
+            )
+        )
+
+    assert order({}) == [2, 1]
+    assert order({1: Promotion(0.01, "save")}) == [1, 2]
+
+
+@given(
+    st.dictionaries(st.integers(1, 30), st.floats(0, 1), min_size=1),
+    st.dictionaries(st.integers(1, 30), st.sampled_from(("a", "b", "a, b", None))),
+    st.dictionaries(
+        st.integers(1, 30),
+        st.builds(Adjustment, st.floats(-0.1, 0.4), st.just(()), st.floats(0, 1)),
+    ),
+)
+def test_the_order_of_units_moves_no_document(
+    cosines: dict[int, float], symbols: dict[int, str | None], adjustments: dict[int, Adjustment]
+) -> None:
+    """The documents at each rank are the same, whether their units are known or not."""
+    vector = sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))
+    documents = {key: key % 4 for key in cosines}
+    places = {
+        key: ChunkPlace(documents[key], key, key, key, 50, symbol=symbol, is_code=True)
+        for key, symbol in symbols.items()
+        if key in documents
+    }
+    plain = found(vector, [], documents)
+
+    def scores(candidates: Candidates) -> list[tuple[int, float]]:
+        results = fuse(candidates, mode="hybrid", weights=None, limit=40, adjustments=adjustments)
+        return sorted((documents[result.chunk_id], result.score) for result in results)
+
+    assert scores(replace(plain, places=places)) == scores(plain)
 
 
 def test_an_adjusted_chunk_without_a_vector_keeps_its_keyword_rank() -> None:

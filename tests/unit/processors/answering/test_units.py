@@ -77,6 +77,11 @@ def _shape(passages: list[Passage]) -> list[tuple[list[int], list[list[int]]]]:
         ([_place(1), _place(4), _place(3), _place(2)], [([1, 2, 3, 4], [])]),
         # a unit between two parts of another would be shown twice
         ([_place(4, "g"), _place(3, "f"), _place(5, "f")], [([3, 4, 5], [])]),
+        # and so would an other match between two methods
+        (
+            [_place(4, "A"), _place(18, "A"), _place(19, "A.f"), _place(17, "A.g")],
+            [([4], [[18]]), ([19], []), ([17], [])],
+        ),
     ],
 )
 def test_neighbours_of_one_unit_become_one_passage(
