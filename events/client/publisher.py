@@ -259,6 +259,10 @@ class Publisher:
 
     async def _call(self, chunk: Sequence[KeptEvent]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipeline:
+            if len(chunk) > 1:
+                # if another client loaded the script while a round trip without it is executed, the
+                # first changes would fail, and be published again behind the last ones
+                self._script.queue_load(pipeline)
             for outgoing in chunk:
                 self._script.queue(
                     pipeline,
@@ -270,7 +274,8 @@ class Publisher:
                     token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
                     remember=REMEMBER,
                 )
-            return await pipeline.execute(raise_on_error=False)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            return replies[-len(chunk) :]
 
     def _seen(self, outgoing: KeptEvent) -> str:
         return self._names.seen(

@@ -46,6 +46,10 @@ class _Script:
         """Load the script into the server, for calls that are queued."""
         await self._redis.script_load(self.LUA)
 
+    def queue_load(self, pipeline: Pipeline) -> None:
+        """Queue loading the script into the server, before calls that are queued behind it."""
+        pipeline.script_load(self.LUA)
+
     async def _run(self, keys: list[str], arguments: list[str | int | bytes]) -> Any:
         try:
             return await self._redis.evalsha(self._digest, len(keys), *keys, *arguments)

@@ -104,6 +104,17 @@ async def test_publishing_survives_a_flush_of_the_scripts(redis: Redis) -> None:
     assert await redis.xlen(LIVE) == 3
 
 
+async def test_no_change_of_a_round_trip_finds_the_script_missing(redis: Redis) -> None:
+    """If another client loaded it in the middle, the first changes would follow the last ones."""
+    await redis.script_flush()
+    await redis.config_resetstat()
+
+    await Publisher(redis, NAMES).publish_many([change("a"), change("b")])
+
+    assert "errorstat_NOSCRIPT" not in await redis.info("errorstats")
+    assert await redis.xlen(LIVE) == 2
+
+
 async def test_changes_spread_over_partitions_by_document(redis: Redis) -> None:
     names = Names(partitions=4)
 
