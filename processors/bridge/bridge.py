@@ -17,6 +17,7 @@ from typing import Self
 from uuid import NAMESPACE_URL, uuid5
 
 import structlog
+from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 
 from events.client.publisher import Publisher
@@ -36,7 +37,7 @@ from processors.heartbeat import HeartbeatSender
 from processors.wiring.pipelines import transport_options
 from processors.wiring.servers import Servers, deployment_watch, open_servers
 from runtime import metrics
-from runtime.errors import OperatorError, Retryable
+from runtime.errors import OperatorError, Retryable, Unavailable
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
 from store.postgres.schema_watch import SchemaWatch
@@ -80,12 +81,21 @@ async def run_bridge(
 
         try:
             async with asyncio.TaskGroup() as apps:
-                apps.create_task(run_app(kafka, stop, announce))
+                apps.create_task(_run_kafka(kafka, stop, announce))
                 if settings.bridge.outcomes:
                     feed = _outcome_feed(settings, servers.names, kafka, flowing)
                     apps.create_task(run_app(feed, stop))
         finally:
             await tasks.close()
+
+
+async def _run_kafka(kafka: App, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    try:
+        await run_app(kafka, stop, ready)
+    except KafkaError as error:
+        raise Unavailable(
+            f"Kafka can't be reached ({error})", "check `brokers` in HEADRACE_BRIDGE"
+        ) from error
 
 
 def _read_changes(kafka: App, servers: Servers, settings: Settings) -> None:
