@@ -16,8 +16,11 @@ from events.models import (
     DocumentIndexed,
     DocumentRejected,
 )
-from events.names import Lane
+from events.names import Lane, LogPosition
 from runtime.embedded import EmbeddedPostgres
+from store.documents.ledger import Entry
+from store.generations import catalog
+from store.generations.catalog import Generation
 from store.postgres.schema import upgrade
 from store.store import Store
 from tests.support.changes import reference_to
@@ -143,6 +146,7 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
     with monkeypatch.context() as patch:
         patch.setattr("store.postgres.pool.check", _accept)
         patch.setattr("store.documents.ledger.record", _leave_out)  # it has newer columns
+        patch.setattr("store.generations.catalog.enter_to_write", _enter)  # its function is newer
         for table, column in NEWER_COLUMNS:
             await execute(owner_url, f"alter table {table} add column {column}")
         await execute(owner_url, NEWER_TABLE)
@@ -182,8 +186,18 @@ async def execute(url: str, statement: str) -> None:
         await connection.close()
 
 
-async def _leave_out(*_: object) -> None:
-    """Record nothing."""
+async def _leave_out(
+    _: asyncpg.Connection, _project_id: int, entries: Sequence[Entry]
+) -> set[LogPosition]:
+    """Record nothing, and return the positions as those of new entries."""
+    return {entry.log_position for entry in entries}
+
+
+async def _enter(
+    connection: asyncpg.Connection, project_id: int, _chunks: int
+) -> tuple[Generation, list[int]]:
+    """Enter the live generation, without ids for new chunks."""
+    return await catalog.enter_live(connection, project_id), []
 
 
 async def _accept(_: asyncpg.Connection) -> None:
