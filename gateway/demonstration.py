@@ -70,8 +70,6 @@ FILES = (
     "sources/comparison.py",
     "sources/directory.py",
     "sources/files.py",
-    "sources/git.py",
-    "sources/ignore_rules.py",
     "sources/state.py",
     "sources/types.py",
     "store/documents/ledger.py",

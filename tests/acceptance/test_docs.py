@@ -28,11 +28,13 @@ LANGUAGES = {"bash", "output", "python", "json", "text"}
 REASONS = {
     "installs packages",
     "needs Docker",
+    "needs Kafka",
+    "needs Kubernetes",
     "needs the key of a provider",
     "needs a model",
     "does not end",
 }
-MOST_NOT_RUN = 11
+MOST_NOT_RUN = 18
 README = "README.md"
 QUICKSTART = "docs/quickstart.md"
 GENERATED = "docs/reference/commands.md"

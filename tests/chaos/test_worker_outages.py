@@ -29,9 +29,9 @@ WITH_A_ZOMBIE_SECONDS = 10.0
 ZOMBIES = ("indexing.prepared", "indexing.committed", "answering.found")
 INSTANTS = 5
 """Workers of a run that are stopped inside a write."""
-PIECES = 28
+PIECES = 20
 """Least number of pieces that a worker's first write sends between first lock and COMMIT."""
-FIRST_LOCK, COMMIT = b"pg_advisory_xact_lock_shared", b"COMMIT;"
+FIRST_LOCK, COMMIT = b"enter_to_write", b"COMMIT;"
 Note = Callable[[str, object], None]
 
 
