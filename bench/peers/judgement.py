@@ -1,6 +1,7 @@
 """Judgement of an index: the faults that the stored chunks show beside the files.
 
-Chunks and files are compared without white space, since splitters trim and join it.
+Chunks and files are compared without white space, since splitters trim and join it, and without a
+byte order mark, which belongs to the encoding.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 __all__ = ["Faults", "judge"]
+
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def judge(files: Mapping[str, str], chunks: Iterable[tuple[str, str]]) -> Faults
 
 
 def _squeezed(text: str) -> str:
-    return "".join(text.split())
+    return "".join(text.removeprefix(_BYTE_ORDER_MARK).split())
 
 
 def _places(text: str, file: str) -> list[int]:

@@ -112,7 +112,7 @@ async def _cold(sides: Sequence[Side]) -> None:
         side.figures |= _figures("cold", cost, 1) | {
             "cold_peak_mb": round(cost.peak_mb),
             "cold_chunks": sum(side.chunks_by_uri.values()),
-            "cold_bytes_per_cpu_s": round(source_bytes / max(cost.cpu_s, _TICK_SECONDS)),
+            "cold_kb_per_cpu_s": round(source_bytes / 1e3 / max(cost.cpu_s, _TICK_SECONDS), 1),
         }
 
     await _written(sides, "cold", act)

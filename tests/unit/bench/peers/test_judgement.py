@@ -14,6 +14,7 @@ def test_a_whole_index_has_no_faults() -> None:
     shared = [("a.py", "def old():\n    return 1\n\ndef ne"), ("a.py", "w():\n    return 2")]
     for chunks in (HALVES, overlapping, shared):
         assert judge({"a.py": FILE}, chunks) == Faults()
+    assert judge({"a.py": f"\ufeff{FILE}"}, HALVES) == Faults()
     assert str(Faults()) == "none"
 
 
