@@ -67,6 +67,7 @@ def _environment(settings: Settings) -> Environment:
         redis_url=settings.redis_url,
         database_url=settings.database_url,
         worker_role=settings.worker_role,
+        replica_url=settings.read_database_url,
         home=settings.home_directory,
         archive_url=settings.archive_location,
         models=recipe_of(settings).model_names,

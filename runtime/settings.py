@@ -223,6 +223,11 @@ class Settings(BaseSettings):
     database_url: str = Field(
         default="", description="Postgres URL of the workers (a role that can't bypass RLS)."
     )
+    read_database_url: str = Field(
+        default="",
+        description="URL of a streaming replica of Postgres; answerers search there. Empty: they "
+        "search in HEADRACE_DATABASE_URL.",
+    )
     owner_database_url: str = Field(
         default="",
         description="Postgres URL of the owner of the tables: "

@@ -206,7 +206,7 @@ FIGURES = (
     Figure(store_entries, 14),
     Figure(most_entries, None),
     Figure(exported_names, 20),
-    Figure(settings, 45),
+    Figure(settings, 46),
     Figure(lines, None),
 )
 

@@ -19,6 +19,7 @@ from gateway.status import live_view
 from gateway.status.live_view import live_tables
 from gateway.status.report import StatusReport, read_status
 from gateway.status.snapshot import read_snapshot
+from processors.doctor.checks.postgres_server import replica_conditions
 from runtime.embedded import find_redis
 from runtime.errors import UsageError
 from runtime.settings import Settings
@@ -81,6 +82,7 @@ async def _read(settings: Settings, project: str | None) -> StatusReport:
             servers=servers,
             build="" if settings.redis_url else f" ({find_redis().source})",
             project=project,
+            replica=await replica_conditions(running.database_url, running.read_database_url),
         )
 
 
@@ -104,6 +106,8 @@ def _interval(seconds: float) -> timedelta:
 
 def _print(console: Console, status: StatusReport) -> None:
     console.print(f"servers: {status.servers}; Redis {status.redis}", markup=False)
+    if status.replica:
+        console.print(f"replica of Postgres: {status.replica}", markup=False)
     console.print()
     console.print(Group(*live_tables(status.snapshot)))
     console.print()

@@ -19,6 +19,7 @@ from gateway.operations.history import History, HistoryPoint
 from gateway.operations.letters import Letter, Letters
 from gateway.operations.replays import Replays
 from gateway.status.report import read_status
+from processors.doctor.checks.postgres_server import replica_conditions
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.generations.evaluations import Evaluation, EvaluationRow, Evaluations
@@ -149,6 +150,9 @@ class Operations:
             self._names,
             self._settings.archive_location,
             servers="of the gateway",
+            replica=await replica_conditions(
+                self._settings.database_url, self._settings.read_database_url
+            ),
         )
         return report.to_json()
 

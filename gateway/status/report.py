@@ -12,6 +12,7 @@ from events.names import Names
 from events.server.connection import check_server
 from gateway.status import rows
 from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
+from processors.doctor.findings import Condition
 from store.archive import Archive
 from store.generations import catalog
 from store.generations.catalog import Projects
@@ -38,7 +39,8 @@ class _Project(ProjectStatistics):
 class StatusReport:
     """State of servers, streams, workers, projects and archive.
 
-    ``servers`` says whose servers these are, ``redis`` the version of Redis.
+    ``servers`` says whose servers these are, ``redis`` the version of Redis, and ``replica`` how
+    far the replica of Postgres is; it is empty if the settings name none.
     """
 
     servers: str
@@ -47,6 +49,7 @@ class StatusReport:
     archiver: Sequence[Mapping[str, Any]]
     projects: Sequence[_Project]
     archive: Sequence[Mapping[str, Any]]
+    replica: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Fields as ``headrace status --json`` prints them."""
@@ -66,10 +69,12 @@ async def read_status(
     servers: str,
     build: str = "",
     project: str | None = None,
+    replica: Sequence[Condition] = (),
 ) -> StatusReport:
     """Read the state of a deployment, with the stored data of one project or of all.
 
-    ``build`` describes the Redis server after its version.
+    ``build`` describes the Redis server after its version. ``replica`` has the condition of the
+    replica of Postgres, if there is one.
 
     Raises:
         UnknownProject: no such project.
@@ -87,7 +92,15 @@ async def read_status(
         projects,
     )
     version = ".".join(map(str, facts.version))
-    return StatusReport(servers, f"{version}{build}", snapshot, archiver, projects, archives)
+    return StatusReport(
+        servers,
+        f"{version}{build}",
+        snapshot,
+        archiver,
+        projects,
+        archives,
+        "; ".join(condition.detail for condition in replica),
+    )
 
 
 async def _read_project(database: Database, name: str, project_id: int) -> _Project:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -15,6 +14,7 @@ from runtime.errors import WorkerEnding
 from runtime.lifespan import wait_or_stop
 from runtime.traces import staged
 from store.documents.pending import PendingVectors
+from store.documents.watermarks import ReadWatermark
 from store.store import Change, Store
 
 __all__ = ["Freshness", "FreshnessSnapshot"]
@@ -22,8 +22,6 @@ __all__ = ["Freshness", "FreshnessSnapshot"]
 FIRST_POLL_SECONDS = 0.004
 LONGEST_POLL_SECONDS = 0.1
 WATERMARK_AGE_SECONDS = 0.1
-
-ReadWatermark = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class FreshnessSnapshot:
 
 
 class Freshness:
-    """Checks one event in the ledger, and reads the watermark from the log's consumer groups.
+    """Checks one event in the ledger, and reads the watermark: see ``store.documents.watermarks``.
 
     At most ``max_waiting`` questions wait at once. A further one is answered immediately and
     marked as stale, so that waiting questions never block all others. Once ``ending`` is set,

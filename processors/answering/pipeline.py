@@ -54,6 +54,7 @@ from runtime.errors import HeadraceError, Poison, Retryable, UsageError, WorkerE
 from runtime.failpoints import failpoint
 from runtime.traces import staged
 from store.generations.catalog import Generation
+from store.postgres.connection import WriteConflict
 from store.search.search import Search
 from store.types import Candidates, SearchRequest, Subject
 
@@ -205,9 +206,16 @@ class Answering:
         stopwatch.lap("wait")
         question = _Question(query_id, query, freshness, patience / 2, stopwatch, ends_at)
         async with self._slots:
-            if generation is not None:
-                return (await self._answer(question, generation))[0]
-            return await self._answer_live(question)
+            try:
+                return await self._answer_from(question, generation)
+            except WriteConflict as error:  # a replica cancels what its primary's changes disturb
+                log.info("query.conflict", query_id=query_id, error=str(error))
+            return await self._answer_from(question, generation)
+
+    async def _answer_from(self, question: _Question, generation: Generation | None) -> QueryAnswer:
+        if generation is not None:
+            return (await self._answer(question, generation))[0]
+        return await self._answer_live(question)
 
     async def _answer_live(self, question: _Question) -> QueryAnswer:
         """Answer from the live generation; if it is replaced while answering, use its successor."""

@@ -33,8 +33,13 @@ from processors.recipes import RecipeNotices
 from processors.wiring.foundation import Foundation
 from processors.wiring.servers import Servers
 from runtime.settings import Settings
+from store.documents.pending import PendingVectors
+from store.documents.watermarks import ReadWatermark, noted_watermark
+from store.generations.catalog import Projects
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.search.search import Search
+from store.store import Store
 
 __all__ = [
     "WAITING_PER_WORKING",
@@ -53,17 +58,23 @@ def answering_of(
     count_tokens: CountTokens,
     notices: RecipeNotices,
     ending: asyncio.Event | None = None,
+    replica: Database | None = None,
 ) -> Answering:
-    """Build the answering pipeline. Once ``ending`` is set, questions stop waiting for changes."""
+    """Build the answering pipeline. Once ``ending`` is set, questions stop waiting for changes.
+
+    With a ``replica``, whatever a question reads is read there.
+    """
     settings = base.settings
-    search = Search(base.database, ef_search=settings.vector_search.ef_search)
+    database = replica or base.database
+    search = Search(database, ef_search=settings.vector_search.ef_search)
+    watermark: ReadWatermark = partial(read_watermark, base.redis, base.names)
     return Answering(
         search,
         QueryVectors(base.embedders),
         Freshness(
-            base.store,
-            base.pending,
-            partial(read_watermark, base.redis, base.names),
+            Store(database, base.recipe),
+            PendingVectors(database, Projects(database)),
+            watermark if replica is None else partial(noted_watermark, replica, watermark),
             max_waiting=settings.query_concurrency * WAITING_PER_WORKING,
             ending=ending,
         ),

@@ -14,17 +14,19 @@ from events.server.connection import check_server, connect
 from processors.admission import Admission, KeyRing
 from processors.deployment import DeploymentWatch, claim_archive, compare, join
 from processors.recipes import recipe_of
+from runtime.errors import ConfigurationError, Unavailable
 from runtime.settings import Settings
 from store.archive import Archive
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Projects, Recipe
 from store.generations.document_positions import DocumentPositions
 from store.keys.publisher_keys import PublisherKeys
+from store.postgres.deployment import read_deployment
 from store.postgres.pool import Database
 from store.postgres.roles import ANSWERER
 from store.store import Store
 
-__all__ = ["Servers", "deployment_watch", "open_servers"]
+__all__ = ["Servers", "deployment_watch", "open_replica", "open_servers"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,42 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             key_ring=key_ring,
             admission=Admission(key_ring, projects, DocumentPositions(database)),
         )
+
+
+@asynccontextmanager
+async def open_replica(settings: Settings, stamp: Stamp) -> AsyncIterator[Database | None]:
+    """Connect to the replica of Postgres that questions are answered from, as an answerer.
+
+    Yields None if the settings do not name one.
+
+    Raises:
+        ConfigurationError: the URL names several servers, or one of another deployment.
+        Unavailable: the replica cannot be reached.
+    """
+    url = settings.read_database_url
+    if not url:
+        yield None
+        return
+    if "," in url:  # the watermark and the search must see the same server
+        raise ConfigurationError("HEADRACE_READ_DATABASE_URL names several servers", "name one")
+    try:
+        replica = await Database.open(
+            url, role=ANSWERER, statement_timeout=settings.statement_timeout
+        )
+    except Unavailable as error:
+        raise Unavailable(
+            f"the replica does not respond: {error.message}",
+            "check that it runs, and HEADRACE_READ_DATABASE_URL",
+        ) from error
+    try:
+        if (await read_deployment(replica)).id != stamp.id:
+            raise ConfigurationError(
+                "HEADRACE_READ_DATABASE_URL names the database of another deployment",
+                "set it to a replica of HEADRACE_DATABASE_URL",
+            )
+        yield replica
+    finally:
+        await replica.close()
 
 
 def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from events.heartbeats import Heartbeats
 from events.models import Kind
 from events.names import Names, Topic
 from events.streams.answer_records import AnswerRecords
+from events.streams.groups import read_watermark
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
 from processors.answering.calibration import CalibrationUpkeep
@@ -38,9 +39,10 @@ from processors.recipes import RecipeNotices, chooses_models
 from processors.rejections import RejectionReporter
 from processors.wiring.foundation import open_foundation
 from processors.wiring.pipelines import answering_of, archiving_of, indexing_of
-from processors.wiring.servers import deployment_watch
+from processors.wiring.servers import deployment_watch, open_replica
 from runtime.errors import Retryable
 from runtime.settings import Settings
+from store.documents.watermarks import WatermarkNotes
 from store.generations.catalog import Recipe
 from store.generations.judgements import Judgements
 from store.postgres.schema_watch import SchemaWatch
@@ -63,13 +65,16 @@ async def open_services(
     """Build all pipelines, and start models for the roles that need them.
 
     A model that does not respond delays vectors only. Once ``ending`` is set, questions stop
-    waiting for changes.
+    waiting for changes. Questions are answered from the replica of the settings, if there is one.
 
     Raises:
         ConfigurationError: versions, roles, models or settings do not match.
         Unavailable: Redis or Postgres cannot be reached.
     """
-    async with open_foundation(settings) as base:
+    async with (
+        open_foundation(settings) as base,
+        open_replica(settings, base.stamp) if "answerer" in roles else nullcontext() as replica,
+    ):
         await base.pool.start()
         if "answerer" in roles:
             await base.relevance.load()
@@ -90,7 +95,7 @@ async def open_services(
             contexts=ContextMaintenance(
                 base.database, base.projects, base.context_stage(sharing, precedence)
             ),
-            answering=answering_of(base, reader.count_tokens, notices, ending),
+            answering=answering_of(base, reader.count_tokens, notices, ending, replica),
             judgements=JudgementPipeline(
                 AnswerRecords(base.redis, base.names), base.projects, Judgements(base.database)
             ),
@@ -112,12 +117,17 @@ async def open_services(
                 base.embedders,
             ),
             heartbeats=Heartbeats(base.redis, base.names),
+            watermark_notes=partial(
+                WatermarkNotes, base.database, partial(read_watermark, base.redis, base.names)
+            ),
             maintenance=Maintenance(
                 base.database,
                 settings.owner_database_url or None,
                 exact_chunks=settings.vector_search.exact_chunks,
             ),
-            schema_watch=SchemaWatch(base.database),
+            schema_watch=SchemaWatch(
+                base.database if replica is None or set(roles) != {"answerer"} else replica
+            ),
             deployment_watch=deployment_watch(base, settings),
             store=base.store,
             count_tokens=reader.count_tokens,
@@ -154,6 +164,7 @@ class Services:
     relevance: RelevanceStep
     calibration: CalibrationUpkeep
     heartbeats: Heartbeats
+    watermark_notes: Callable[[Callable[[], int]], WatermarkNotes]
     maintenance: Maintenance
     schema_watch: SchemaWatch
     deployment_watch: DeploymentWatch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from uuid import uuid4
 
 import asyncpg
@@ -12,12 +14,22 @@ from fsspec.implementations.local import LocalFileSystem
 
 from runtime.errors import Unavailable
 from store.archive.files import Files
+from store.postgres.connection import connect, explained
 from store.postgres.named_queries import named
 from store.postgres.revision import Schema, read_schema
 
-__all__ = ["PostgresFacts", "inspect_server", "local_directory", "probe"]
+__all__ = [
+    "PostgresFacts",
+    "ReplicaFacts",
+    "inspect_replica",
+    "inspect_server",
+    "local_directory",
+    "probe",
+]
 
 _QUERIES = named("inspection")
+_CATCH_UP_S = 1.0
+_CATCH_UP_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,45 @@ async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
     """
     row = await connection.fetchrow(_QUERIES["server"])
     return PostgresFacts(**row, schema=await read_schema(connection))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    """State of a replica. ``is_replica`` is false for a server that takes writes.
+
+    ``behind_bytes`` of the primary's write-ahead log are missing although the replica had a second
+    for them. ``age_s`` is the age of its last transaction; None if it has applied none.
+    """
+
+    is_replica: bool
+    is_paused: bool
+    behind_bytes: int
+    age_s: float | None
+
+
+async def inspect_replica(primary_url: str, replica_url: str) -> ReplicaFacts:
+    """Compare a replica with its primary; takes up to a second if it is behind.
+
+    Raises:
+        Unavailable: a server cannot be reached.
+        ConfigurationError: a URL is invalid, or a server denies access.
+    """
+    written_up_to = str((await _fetch(primary_url, "written_up_to"))["position"])
+    deadline = monotonic() + _CATCH_UP_S
+    facts = ReplicaFacts(**await _fetch(replica_url, "replica", written_up_to))
+    while facts.behind_bytes and not facts.is_paused and monotonic() < deadline:
+        await asyncio.sleep(_CATCH_UP_POLL_S)
+        facts = ReplicaFacts(**await _fetch(replica_url, "replica", written_up_to))
+    return facts
+
+
+async def _fetch(url: str, query: str, *arguments: str) -> asyncpg.Record:
+    connection = await connect(url, server_settings={"application_name": "headrace"})
+    try:
+        with explained():
+            return await connection.fetchrow(_QUERIES[query], *arguments)
+    finally:
+        await connection.close()
 
 
 _PROBE = b"headrace doctor"

@@ -58,7 +58,10 @@ _NOT_MIGRATED = (
 
 
 class WriteConflict(Unavailable):
-    """A conflict with other writers; the same transaction may succeed if repeated at once."""
+    """A conflict with other writers; the same transaction may succeed if repeated at once.
+
+    On a replica, reads conflict with changes of the primary: it must apply them within a time.
+    """
 
 
 class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped

@@ -27,6 +27,22 @@ select
 from pg_roles
 where rolname = current_user
 
+-- name: written_up_to
+-- End of the primary's write-ahead log.
+select pg_current_wal_lsn()::text as position
+
+-- name: replica
+-- $1: end of the primary's log. A server that is not a replica has everything.
+select
+    pg_is_in_recovery() as is_replica,
+    case when pg_is_in_recovery() then pg_is_wal_replay_paused() else false end as is_paused,
+    case
+        when pg_is_in_recovery()
+        then greatest(0, pg_wal_lsn_diff($1::text::pg_lsn, pg_last_wal_replay_lsn()))::bigint
+        else 0
+    end as behind_bytes,
+    extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp())::float8 as age_s
+
 -- name: stuck_outbox
 select event_id
 from outbox

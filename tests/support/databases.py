@@ -20,6 +20,7 @@ from unittest.mock import patch
 import asyncpg
 
 from runtime.embedded import EmbeddedPostgres
+from runtime.embedded.postgres import _programs
 from store.postgres.schema import upgrade
 from tests.support.forking import shared_directory
 from tests.support.waiting import eventually
@@ -33,6 +34,7 @@ __all__ = [
     "distinguish",
     "fresh_database",
     "new_database",
+    "replica_of",
     "start_migrated",
     "sync_writes",
 ]
@@ -122,6 +124,29 @@ async def start_migrated(server: EmbeddedPostgres) -> None:
     """
     await server.start()
     await sync_writes(server, on=False)
+
+
+@asynccontextmanager
+async def replica_of(server: EmbeddedPostgres, home: Path) -> AsyncIterator[EmbeddedPostgres]:
+    """Streaming replica of a running server, in an empty directory.
+
+    Its reads give way to changes of the primary at once.
+    """
+    data = home / "postgres" / "data"
+    data.parent.mkdir(mode=0o700, parents=True)
+    url = server.urls("postgres").owner
+    copy = [str(_programs() / "pg_basebackup"), "-d", url, "-D", str(data), "-R"]
+    await asyncio.to_thread(subprocess.check_call, [*copy, "-c", "fast", "--no-sync"])
+    with (data / "postgresql.auto.conf").open("a") as settings:
+        settings.write("max_standby_streaming_delay = 0\n")
+    owner = ["chown", "-R", f"--reference={server._data}", str(data)]
+    await asyncio.to_thread(subprocess.check_call, owner)
+    replica = EmbeddedPostgres(home, shared_buffers_mb=16)
+    await replica.start()
+    try:
+        yield replica
+    finally:
+        await replica.stop()
 
 
 async def sync_writes(server: EmbeddedPostgres, *, on: bool) -> None:

@@ -13,7 +13,7 @@ LIMITS = {
     "store_entries": 14,
     "most_entries": 26,
     "exported_names": 20,
-    "settings": 45,
+    "settings": 46,
 }
 
 

@@ -16,7 +16,11 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from events.server.connection import connect, redis_errors
-from processors.doctor.checks.postgres_server import check_postgres, postgres_facts
+from processors.doctor.checks.postgres_server import (
+    check_postgres,
+    postgres_facts,
+    replica_conditions,
+)
 from processors.doctor.checks.redis_server import check_redis, redis_facts
 from processors.doctor.findings import Condition
 from processors.embedders.registry import ModelOptions, create_embedder
@@ -43,11 +47,13 @@ class Environment:
     """Addresses and options of the environment, taken from the settings.
 
     ``models``: full names of the models that the settings and the live generations use.
+    ``replica_url`` is empty if there is no replica of Postgres.
     """
 
     redis_url: str
     database_url: str
     worker_role: str
+    replica_url: str
     home: Path
     archive_url: str
     models: Iterable[str]
@@ -59,6 +65,7 @@ class Environment:
         return [
             *await self._redis(ahead),
             *await self._postgres(ahead),
+            *await replica_conditions(self.database_url, self.replica_url),
             check_clocks(ahead),
             *await check_models(self.models, self.options),
             *await self._storage(),

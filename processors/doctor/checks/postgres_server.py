@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from processors.doctor.findings import Condition
-from store.inspection.environment import PostgresFacts, inspect_server
+from runtime.errors import HeadraceError
+from store.inspection.environment import (
+    PostgresFacts,
+    ReplicaFacts,
+    inspect_replica,
+    inspect_server,
+)
 from store.postgres.connection import connect, explained
 from store.postgres.revision import Schema, head_revision
 from store.postgres.roles import take_role
 
-__all__ = ["check_postgres", "postgres_facts"]
+__all__ = ["check_postgres", "check_replica", "postgres_facts", "replica_conditions"]
 
 _OLDEST_VERSION = 15
 _OLDEST_VECTOR = (0, 8)
 _PER_MAJOR = 10_000
 _MIB = 2**20
+_LAGGING_S = 10.0
+"""Age of a replica's last transaction from which on its answers are noticeably old."""
 
 
 async def postgres_facts(url: str, role: str) -> PostgresFacts:
@@ -109,3 +117,38 @@ def _memory(facts: PostgresFacts) -> Condition:
             "raise `shared_buffers` above the size of the vector indexes, or restart `headrace up`",
         )
     return Condition.ok("postgres.memory", detail)
+
+
+async def replica_conditions(primary_url: str, replica_url: str) -> list[Condition]:
+    """Judge the replica of Postgres; empty if there is none."""
+    if not replica_url:
+        return []
+    try:
+        return [check_replica(await inspect_replica(primary_url, replica_url))]
+    except HeadraceError as error:
+        remedy = "check that it runs, and HEADRACE_READ_DATABASE_URL"
+        return [Condition.warning("postgres.replica", error.message, remedy)]
+
+
+def check_replica(facts: ReplicaFacts) -> Condition:
+    """Judge how far the replica is behind. Its answers say what it has, so it is not a problem."""
+    name = "postgres.replica"
+    if not facts.is_replica:
+        return Condition.warning(
+            name,
+            "HEADRACE_READ_DATABASE_URL names a server that takes writes, not a replica",
+            "set it to a streaming replica, or remove it",
+        )
+    if facts.is_paused:
+        detail = f"its replay is paused; it lacks {facts.behind_bytes / _MIB:,.1f} MiB of the log"
+        return Condition.warning(name, detail, "run `select pg_wal_replay_resume()` on it")
+    if not facts.behind_bytes:
+        return Condition.ok(name, "it has all that the primary has written")
+    detail = f"{facts.behind_bytes / _MIB:,.1f} MiB behind the primary"
+    if facts.age_s is not None:
+        detail += f"; its last transaction is {facts.age_s:,.1f} s old"
+        if facts.age_s < _LAGGING_S:
+            return Condition.ok(name, detail)
+    return Condition.warning(
+        name, detail, "check its load, its network and long questions (max_standby_streaming_delay)"
+    )

@@ -22,6 +22,7 @@ def environment(redis_url: str, database: Database, tmp_path: Path) -> Environme
         redis_url=redis_url,
         database_url=database.worker_url,
         worker_role="headrace_worker",
+        replica_url="",
         home=tmp_path / "home",
         archive_url=str(tmp_path / "archive"),
         models=[LOCAL_MODEL],
