@@ -24,7 +24,7 @@ from processors.wiring.pipelines import (
     archiving_of,
     transport_options,
 )
-from processors.wiring.servers import deployment_watch, open_servers
+from processors.wiring.servers import connections_of, deployment_watch, open_servers
 from processors.wiring.services import Services, open_services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks, wait_or_stop
@@ -136,7 +136,7 @@ async def _archive(
     settings: Settings, stop: asyncio.Event, ready: Callable[[], None] | None
 ) -> None:
     """Run only the archiver, without loading models."""
-    async with open_servers(settings) as servers:
+    async with open_servers(settings, connections=connections_of(["archiver"])) as servers:
         tasks = OwnedTasks(stop, timeout=TASK_PATIENCE)
         tasks.start("schema", SchemaWatch(servers.database).run(stop))
         tasks.start("deployment", deployment_watch(servers, settings).run(stop))

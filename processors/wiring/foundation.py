@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from content.detection import SizeLimits
 from events.rate_limits import RateLimiter
@@ -89,13 +90,15 @@ class Foundation(Servers):
 
 
 @asynccontextmanager
-async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[Foundation]:
-    """Connect, and close everything in reverse order. ``role`` and errors: see ``open_servers``.
+async def open_foundation(
+    settings: Settings, role: str = "", **options: Any
+) -> AsyncIterator[Foundation]:
+    """Connect, and close everything in reverse order. Options and errors: see ``open_servers``.
 
     Neither models nor parsers are started.
     """
     async with AsyncExitStack() as stack:
-        servers = await stack.enter_async_context(open_servers(settings, role))
+        servers = await stack.enter_async_context(open_servers(settings, role, **options))
         rate_limiter = RateLimiter(servers.redis, servers.names, rate_limits(settings))
         embedders = Embedders(
             model_options(settings), servers.recipe, servers.store.model_width, rate_limiter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -26,7 +26,14 @@ from store.postgres.pool import Database
 from store.postgres.roles import ANSWERER
 from store.store import Store
 
-__all__ = ["Servers", "deployment_watch", "open_replica", "open_servers"]
+__all__ = ["Servers", "connections_of", "deployment_watch", "open_replica", "open_servers"]
+
+_CONNECTIONS = {"indexer": 4, "embedder": 4, "answerer": 4, "archiver": 4}
+"""Most connections to Postgres by role of a worker. Two of them may be held for minutes: by the
+locks of a long task and of the archiver."""
+
+_MOST_CONNECTIONS = 10
+"""Of all roles together: a process has one thread of Python, which keeps few of them busy."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,19 @@ class Servers:
     admission: Admission
 
 
+def connections_of(roles: Collection[str]) -> int:
+    """Most connections to Postgres of a worker with these roles."""
+    return min(sum(_CONNECTIONS[role] for role in roles), _MOST_CONNECTIONS)
+
+
 @asynccontextmanager
-async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Servers]:
+async def open_servers(
+    settings: Settings, role: str = "", connections: int = _MOST_CONNECTIONS
+) -> AsyncIterator[Servers]:
     """Connect to the servers and check them; connections are closed in reverse order.
 
     ``role`` is the role in Postgres; if it is empty, the workers' role is used. With a ``role``,
-    statements have no time limit.
+    statements have no time limit. ``connections`` is the most connections to Postgres.
 
     Raises:
         ConfigurationError: versions, roles or settings do not match, or the servers belong to
@@ -70,6 +84,7 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             settings.database_url,
             role=role or settings.worker_role,
             statement_timeout=None if role else settings.statement_timeout,
+            max_size=connections,
         )
         stack.push_async_callback(database.close)
         only_reads = role or settings.worker_role == ANSWERER
@@ -111,7 +126,10 @@ async def open_replica(settings: Settings, stamp: Stamp) -> AsyncIterator[Databa
         raise ConfigurationError("HEADRACE_READ_DATABASE_URL names several servers", "name one")
     try:
         replica = await Database.open(
-            url, role=ANSWERER, statement_timeout=settings.statement_timeout
+            url,
+            role=ANSWERER,
+            statement_timeout=settings.statement_timeout,
+            max_size=connections_of(["answerer"]),
         )
     except Unavailable as error:
         raise Unavailable(

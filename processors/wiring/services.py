@@ -39,7 +39,7 @@ from processors.recipes import RecipeNotices, chooses_models
 from processors.rejections import RejectionReporter
 from processors.wiring.foundation import open_foundation
 from processors.wiring.pipelines import answering_of, archiving_of, indexing_of
-from processors.wiring.servers import deployment_watch, open_replica
+from processors.wiring.servers import connections_of, deployment_watch, open_replica
 from runtime.errors import Retryable
 from runtime.settings import Settings
 from store.documents.watermarks import WatermarkNotes
@@ -72,7 +72,7 @@ async def open_services(
         Unavailable: Redis or Postgres cannot be reached.
     """
     async with (
-        open_foundation(settings) as base,
+        open_foundation(settings, connections=connections_of(roles)) as base,
         open_replica(settings, base.stamp) if "answerer" in roles else nullcontext() as replica,
     ):
         await base.pool.start()

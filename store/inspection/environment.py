@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from runtime.errors import Unavailable
 from store.archive.files import Files
-from store.postgres.connection import connect, explained
+from store.postgres.connection import connect_once, explained
 from store.postgres.named_queries import named
 from store.postgres.revision import Schema, read_schema
 
@@ -95,7 +95,7 @@ async def inspect_replica(primary_url: str, replica_url: str) -> ReplicaFacts:
 
 
 async def _fetch(url: str, query: str, *arguments: str) -> asyncpg.Record:
-    connection = await connect(url, server_settings={"application_name": "headrace"})
+    connection = await connect_once(url)
     try:
         with explained():
             return await connection.fetchrow(_QUERIES[query], *arguments)

@@ -19,6 +19,7 @@ __all__ = [
     "BoundedConnection",
     "WriteConflict",
     "connect",
+    "connect_once",
     "explained",
     "in_thread",
     "no_postgres_url",
@@ -73,7 +74,15 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
     Each method raises ``TimeoutError`` in such a case; the connection must then be terminated.
     """
 
+    is_shared = False
+    """True if a pooler lends the server's session for a transaction at a time."""
+
     _first_statement = ""
+
+    def share_server(self) -> None:
+        """Keep nothing at the server between transactions: neither settings nor statements."""
+        self.is_shared = True
+        self._stmt_cache_enabled = False
 
     def transaction_with(self, first_statement: str) -> Transaction:
         """Make a transaction that sends its first statement, without arguments, with ``BEGIN``."""
@@ -163,6 +172,13 @@ async def connect(url: str, **options: Any) -> asyncpg.Connection:
     """
     with explained(), _valid_url():
         return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, **options)
+
+
+async def connect_once(url: str) -> asyncpg.Connection:
+    """Open a connection for a few statements, also through a pooler; raises as ``connect``."""
+    return await connect(
+        url, statement_cache_size=0, server_settings={"application_name": "headrace"}
+    )
 
 
 @contextmanager

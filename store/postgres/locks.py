@@ -84,7 +84,18 @@ class Lock(IntEnum):
 
         ``wait`` polls until the lock is free. A session that queues in Postgres would delay an
         index build that waits for all older statements.
+
+        Behind a pooler, a transaction holds the lock, because it alone keeps a session. It has no
+        snapshot between its statements, so it does not delay an index build either.
         """
+        if connection.is_shared:
+            async with connection.transaction_with(_QUERIES["may_be_silent"]):
+                is_held = await self.try_acquire(connection, key)
+                while wait and not is_held:
+                    await asyncio.sleep(_POLL_SECONDS)
+                    is_held = await self.try_acquire(connection, key)
+                yield is_held
+            return
         is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
         while wait and not is_held:
             await asyncio.sleep(_POLL_SECONDS)

@@ -32,7 +32,7 @@ can have this name."""
 _QUERIES = named("pool")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 5.0
-_IDLE_S = 300.0
+_IDLE_S = 60.0
 _CACHED_STATEMENTS = 256
 """More than the statements of a worker: the driver closes evicted ones with a round trip each."""
 _STATEMENT_TIMEOUT = timedelta(seconds=60)
@@ -47,10 +47,17 @@ the middle of a statement the ``SilenceWatch`` of another process does."""
 class Database:
     """Postgres behind row-level security, which no connection of the pool can bypass."""
 
-    def __init__(self, pool: asyncpg.Pool, trusted: set[int], watch: SilenceWatch) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        trusted: set[int],
+        watch: SilenceWatch,
+        shared_settings: Mapping[str, int | str] = {},
+    ) -> None:
         self._pool = pool
         self._trusted = trusted
         self._watch = watch
+        self._shared_settings = shared_settings
 
     @classmethod
     async def open(
@@ -70,6 +77,9 @@ class Database:
         statements is not limited. Sessions that are silent in the middle of a statement are ended
         by the processes that wait for them: see ``SilenceWatch``.
 
+        Behind a pooler that lends sessions for a transaction at a time, the role is that of the
+        user, settings are made in each transaction, and no statement is prepared.
+
         Raises:
             Unavailable: the server cannot be reached.
             ConfigurationError: the role could bypass row-level security, or the schema is not the
@@ -79,7 +89,8 @@ class Database:
             trusted: set[int] = set()
             pool = await _pool(url, role, statement_timeout, trusted, min_size, max_size)
             looks = await _pool(url, role, statement_timeout, set(), 0, 1)
-            database = cls(pool, trusted, SilenceWatch(looks, _silence(statement_timeout)))
+            watch = SilenceWatch(looks, _silence(statement_timeout))
+            database = cls(pool, trusted, watch, _silence_settings(statement_timeout))
             try:
                 async with pool.acquire() as connection:
                     await _check_role(connection)
@@ -138,16 +149,16 @@ class Database:
                 written.
             ConfigurationError: the schema is not the expected one.
         """
-        async with (
-            self.connection() as connection,
-            self._watch.watching(),
-            connection.transaction_with(entering(project_id, agent, generation_id, settings)),
-        ):
-            try:
-                yield connection
-            except TimeoutError:
-                self._give_up(connection)  # it cannot be rolled back over this connection
-                raise
+        async with self.connection() as connection, self._watch.watching():
+            if connection.is_shared:
+                settings = {**self._shared_settings, **settings}
+            entry = entering(project_id, agent, generation_id, settings)
+            async with connection.transaction_with(entry):
+                try:
+                    yield connection
+                except TimeoutError:
+                    self._give_up(connection)  # it cannot be rolled back over this connection
+                    raise
 
     def _give_up(self, connection: asyncpg.Connection) -> None:
         self._trusted.clear()
@@ -207,11 +218,14 @@ async def _pool(
         trusted.add(pid)
 
     async def prepare_as_role(connection: asyncpg.Connection) -> None:
-        if statement_timeout is not None:
-            milliseconds = int(_silence(statement_timeout).total_seconds() * 1000)
-            await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
-        if role:
-            await take_role(connection, role)
+        own = _QUERIES["has_own_session"].format(pid=connection.get_server_pid())
+        if await connection.execute(own) != "SELECT 1":
+            connection.share_server()
+        else:
+            for milliseconds in _silence_settings(statement_timeout).values():
+                await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
+            if role:
+                await take_role(connection, role)
         await register_vector(connection)
 
     try:
@@ -232,6 +246,14 @@ async def _pool(
         if "unknown type" in str(error):
             raise ConfigurationError("Postgres lacks pgvector", "run `headrace migrate`") from error
         raise no_postgres_url() from None
+
+
+def _silence_settings(statement_timeout: timedelta | None) -> dict[str, int | str]:
+    """Settings by which the server ends silent transactions; empty without a statement timeout."""
+    if statement_timeout is None:
+        return {}
+    milliseconds = int(_silence(statement_timeout).total_seconds() * 1000)
+    return {"idle_in_transaction_session_timeout": milliseconds}
 
 
 def _silence(statement_timeout: timedelta | None) -> timedelta:

@@ -36,15 +36,17 @@ _SCRAM_ITERATIONS = 4096
 _SALT_BYTES = 16
 
 
-async def take_role(connection: asyncpg.Connection, role: str) -> None:
-    """Switch the session to ``role``, if the connected user is a member of it.
+async def take_role(
+    connection: asyncpg.Connection, role: str, *, in_transaction: bool = False
+) -> None:
+    """Switch the session, or one transaction, to ``role`` if the connected user is a member of it.
 
     Otherwise the session keeps its role: an answerer cannot become a worker.
 
     Raises:
         asyncpg.UndefinedObjectError: the role does not exist.
     """
-    await connection.execute(_QUERIES["take_role"], role)
+    await connection.execute(_QUERIES["take_role"], role, in_transaction)
 
 
 async def set_passwords(owner_url: str, passwords: Mapping[str, str]) -> None:

@@ -11,6 +11,9 @@ select pg_advisory_xact_lock_shared($1::int, $2::int)
 -- Held by the session, until it releases the lock or ends.
 select pg_try_advisory_lock($1::int, $2::int)
 
+-- name: may_be_silent
+set local idle_in_transaction_session_timeout to 0
+
 -- name: release
 select pg_advisory_unlock($1::int, $2::int)
 

@@ -1,3 +1,8 @@
+-- name: has_own_session
+-- Returns a row unless a pooler lends this session for a transaction at a time: such a pooler has
+-- reported another process ({pid}) than the one that runs the statement.
+select where pg_backend_pid() = {pid}
+
 -- name: bound_silence
 -- For this session: the server's timeout for a client that is silent inside a transaction, between
 -- two statements ($1, milliseconds). In the middle of a statement, see end_silent_sessions. The

@@ -12,7 +12,7 @@ from store.inspection.environment import (
     inspect_replica,
     inspect_server,
 )
-from store.postgres.connection import connect, explained
+from store.postgres.connection import connect_once, explained
 from store.postgres.revision import Schema, head_revision
 from store.postgres.roles import take_role
 
@@ -33,12 +33,13 @@ async def postgres_facts(url: str, role: str) -> PostgresFacts:
         Unavailable: the server can't be reached.
         ConfigurationError: the server refuses the connection, or the URL is wrong.
     """
-    connection = await connect(url, server_settings={"application_name": "headrace"})
+    connection = await connect_once(url)
     try:
         with explained():
-            if role:
-                await take_role(connection, role)
-            return await inspect_server(connection)
+            async with connection.transaction():
+                if role:
+                    await take_role(connection, role, in_transaction=True)
+                return await inspect_server(connection)
     finally:
         await connection.close()
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from time import monotonic
 
+import asyncpg
 import pytest
 from redis.asyncio import Redis
 
@@ -18,7 +19,10 @@ from events.models import DocumentChange, DocumentChanged, DocumentIndexed, Docu
 from events.names import Lane, Names, Topic
 from events.streams.backlog import read_backlog
 from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.wiring.servers import connections_of, open_servers
+from processors.worker import ROLES
 from runtime.errors import LogFull
+from runtime.settings import Settings
 from tests.support.databases import Database
 from tests.support.running import PATIENCE, headrace
 from tests.support.waiting import eventually, patience
@@ -120,3 +124,26 @@ def _indexed(receipt: Receipt) -> DocumentIndexed:
         outcome="indexed",
     )
     return DocumentIndexed(data=data)
+
+
+async def test_a_worker_of_one_role_takes_few_connections_to_postgres(
+    redis_url: str, database: Database
+) -> None:
+    """However much it does at once, an indexer has four; all roles have fewer than their sum."""
+    assert connections_of(ROLES) < sum(connections_of([role]) for role in ROLES)
+    settings = Settings(redis_url=redis_url, database_url=database.worker_url, model=HASHING_MODEL)
+    owner = await asyncpg.connect(database.owner_url)
+    async with open_servers(settings, connections=connections_of(["indexer"])) as servers:
+
+        async def work() -> None:
+            async with servers.database.scope(1) as connection:
+                await connection.execute("select pg_sleep(0.02)")
+
+        await asyncio.gather(*(work() for _ in range(20)))
+        backends = await owner.fetchval(
+            "select count(*) from pg_stat_activity "
+            "where datname = $1 and application_name = 'headrace'",
+            database.name,
+        )
+    await owner.close()
+    assert backends == 4
