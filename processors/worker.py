@@ -98,7 +98,7 @@ async def run_worker(
         if "archiver" in only:
             tasks.start("archiving", services.archiving.run(stop))
         app = _app(settings, services, only)
-        if "indexer" in only:
+        if "indexer" in only and settings.read_database_url:
             notes = services.watermark_notes(lambda: sum(app.counts().values()))
             tasks.start("watermark", notes.run(stop))
         tasks.start(

@@ -225,8 +225,8 @@ class Settings(BaseSettings):
     )
     read_database_url: str = Field(
         default="",
-        description="URL of a streaming replica of Postgres; answerers search there. Empty: they "
-        "search in HEADRACE_DATABASE_URL.",
+        description="URL of a streaming replica of Postgres, for all workers: answerers search "
+        "there, and indexers note for them what it has. Empty: there is none.",
     )
     owner_database_url: str = Field(
         default="",

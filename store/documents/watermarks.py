@@ -96,29 +96,25 @@ class WatermarkNotes:
         self._database = database
         self._read = read
         self._count = count
-        self._counted = -1
         self._noted: Mapping[str, str] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Note the watermark until ``stop`` is set; outages of the servers are tolerated."""
-        is_due = True
+        counted = -1
         while not stop.is_set():
             count = self._count()
-            if is_due or count != self._counted:
-                # events that were counted last may be acknowledged a moment later
-                is_due = await self._note() or count != self._counted
-                self._counted = count
             await wait_or_stop(stop, _INTERVAL)
+            if count != counted and await self._note():
+                counted = count
 
     async def _note(self) -> bool:
-        """Note the watermark if it has changed; returns true if it has, or if that failed."""
+        """Note the watermark if it has changed; returns false if that failed."""
         try:
             watermark = dict(await self._read())
-            if watermark == self._noted:
-                return False
-            await note_watermark(self._database, watermark)
+            if watermark != self._noted:
+                await note_watermark(self._database, watermark)
         except (Unavailable, OperatorError) as error:
             log.info("watermark.not_noted", error=str(error))
-            return True
+            return False
         self._noted = watermark
         return True

@@ -68,6 +68,7 @@ async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
 class ReplicaFacts:
     """State of a replica. ``is_replica`` is false for a server that takes writes.
 
+    ``has_notes`` is false if no indexer has noted the watermark in the primary.
     ``behind_bytes`` of the primary's write-ahead log are missing although the replica had a second
     for them. ``age_s`` is the age of its last transaction; None if it has applied none.
     """
@@ -76,6 +77,7 @@ class ReplicaFacts:
     is_paused: bool
     behind_bytes: int
     age_s: float | None
+    has_notes: bool
 
 
 async def inspect_replica(primary_url: str, replica_url: str) -> ReplicaFacts:
@@ -85,13 +87,18 @@ async def inspect_replica(primary_url: str, replica_url: str) -> ReplicaFacts:
         Unavailable: a server cannot be reached.
         ConfigurationError: a URL is invalid, or a server denies access.
     """
-    written_up_to = str((await _fetch(primary_url, "written_up_to"))["position"])
+    primary = await _fetch(primary_url, "written_up_to")
     deadline = monotonic() + _CATCH_UP_S
-    facts = ReplicaFacts(**await _fetch(replica_url, "replica", written_up_to))
+    facts = await _compare(primary, replica_url)
     while facts.behind_bytes and not facts.is_paused and monotonic() < deadline:
         await asyncio.sleep(_CATCH_UP_POLL_S)
-        facts = ReplicaFacts(**await _fetch(replica_url, "replica", written_up_to))
+        facts = await _compare(primary, replica_url)
     return facts
+
+
+async def _compare(primary: asyncpg.Record, replica_url: str) -> ReplicaFacts:
+    replica = await _fetch(replica_url, "replica", primary["position"])
+    return ReplicaFacts(**replica, has_notes=primary["has_notes"])
 
 
 async def _fetch(url: str, query: str, *arguments: str) -> asyncpg.Record:

@@ -28,8 +28,8 @@ from pg_roles
 where rolname = current_user
 
 -- name: written_up_to
--- End of the primary's write-ahead log.
-select pg_current_wal_lsn()::text as position
+-- End of the primary's write-ahead log, and if indexers note the watermark.
+select pg_current_wal_lsn()::text as position, exists (select from watermarks) as has_notes
 
 -- name: replica
 -- $1: end of the primary's log. A server that is not a replica has everything.

@@ -31,13 +31,20 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
         yield cli
 
 
-async def test_a_healthy_installation(cli: Cli) -> None:
-    """An index without findings is reported with exit code 0 while a worker runs."""
+async def test_a_healthy_installation(cli: Cli, database: Database) -> None:
+    """An index without findings is reported with exit code 0 while a worker runs.
+
+    If a replica is named, its state is reported too.
+    """
     result = await cli.typed("doctor")
     assert result.code == 0, result
     assert "notes: generation" in result.stdout
     assert "12 documents: nothing to repair" in result.stdout
-    found = (await cli("doctor", "--json", "--project", "notes")).json
+    no_replica = {"HEADRACE_READ_DATABASE_URL": database.worker_url}
+    found = (await cli("doctor", "--json", "--project", "notes", **no_replica)).json
+    assert "postgres.replica" in {one["name"] for one in found["environment"]}
+    status = (await cli("status", **no_replica)).stdout
+    assert "replica of Postgres: HEADRACE_READ_DATABASE_URL names a server that takes" in status
     assert found["healthy"] is True
     assert found["unexamined"] is None
     assert {one["state"] for one in found["environment"]} <= {"ok", "warning"}

@@ -140,6 +140,12 @@ def check_replica(facts: ReplicaFacts) -> Condition:
             "HEADRACE_READ_DATABASE_URL names a server that takes writes, not a replica",
             "set it to a streaming replica, or remove it",
         )
+    if not facts.has_notes:
+        return Condition.warning(
+            name,
+            "no indexer notes the watermark in Postgres, so answers from the replica have none",
+            "set HEADRACE_READ_DATABASE_URL for indexers, too",
+        )
     if facts.is_paused:
         detail = f"its replay is paused; it lacks {facts.behind_bytes / _MIB:,.1f} MiB of the log"
         return Condition.warning(name, detail, "run `select pg_wal_replay_resume()` on it")
