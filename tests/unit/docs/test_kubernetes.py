@@ -30,7 +30,7 @@ EVERYTHING: dict[str, Any] = {
     "secrets": ["headrace-keys"],
     "settings": {"HEADRACE_MODEL": "openai/text-embedding-3-small", "HEADRACE_CONCURRENCY": 4},
     "redis": {"tls": True},
-    "postgres": {"options": "sslmode=require"},
+    "postgres": {"options": "sslmode=require", "replica": "standby"},
     "image": {"tag": "2026-11-24"},
 }
 Change = Callable[[dict[str, Any]], object]
@@ -84,6 +84,9 @@ def test_each_role_has_a_deployment_with_its_rights(everything: list[dict[str, A
         )
         assert variables["REDIS_USER"] == f"headrace_{user}"
         assert f"//headrace_{user}:" in str(variables["HEADRACE_DATABASE_URL"])
+        assert variables["HEADRACE_READ_DATABASE_URL"] == str(
+            variables["HEADRACE_DATABASE_URL"]
+        ).replace("@postgres:", "@standby:")
         assert "OWNER" not in str(deployment)
         if role != "gateway":
             assert container["args"][:3] == ["worker", "--only", role]

@@ -20,8 +20,13 @@ app.kubernetes.io/component: {{ .role }}
   value: {{ printf "%s_%s" $values.prefix .user }}
 - name: HEADRACE_REDIS_URL
   value: {{ include "headrace.redisUrl" (dict "root" .root "user" "$(REDIS_USER)" "password" (printf "$(HEADRACE_%s_PASSWORD)" (upper .user))) }}
+{{- $postgres := dict "root" .root "user" (printf "headrace_%s" .user) "password" (printf "$(HEADRACE_%s_PASSWORD)" (upper .user)) }}
 - name: HEADRACE_DATABASE_URL
-  value: {{ include "headrace.postgresUrl" (dict "root" .root "user" (printf "headrace_%s" .user) "password" (printf "$(HEADRACE_%s_PASSWORD)" (upper .user))) }}
+  value: {{ include "headrace.postgresUrl" $postgres }}
+{{- with $values.postgres.replica }}
+- name: HEADRACE_READ_DATABASE_URL
+  value: {{ include "headrace.postgresUrl" (merge (dict "host" .) $postgres) }}
+{{- end }}
 {{ include "headrace.settings" .root }}
 {{- end }}
 
@@ -46,7 +51,7 @@ app.kubernetes.io/component: {{ .role }}
 
 {{- define "headrace.postgresUrl" -}}
 {{- $postgres := .root.Values.postgres -}}
-{{ printf "postgresql://%s:%s@%s:%v/%s" .user .password $postgres.host $postgres.port $postgres.database }}{{ with $postgres.options }}?{{ . }}{{ end }}
+{{ printf "postgresql://%s:%s@%s:%v/%s" .user .password (.host | default $postgres.host) $postgres.port $postgres.database }}{{ with $postgres.options }}?{{ . }}{{ end }}
 {{- end }}
 
 {{/* Rights of every pod. The image's user has the id 1000. */}}
