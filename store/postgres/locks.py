@@ -85,15 +85,14 @@ class Lock(IntEnum):
         ``wait`` polls until the lock is free. A session that queues in Postgres would delay an
         index build that waits for all older statements.
 
-        Behind a pooler, a transaction holds the lock, because it alone keeps a session. It has no
-        snapshot between its statements, so it does not delay an index build either.
+        Behind a pooler, a transaction holds the lock, because it alone keeps a session.
         """
         if connection.is_shared:
             async with connection.transaction_with(_QUERIES["may_be_silent"]):
-                is_held = await self.try_acquire(connection, key)
+                is_held = await self._try_without_snapshot(connection, key)
                 while wait and not is_held:
                     await asyncio.sleep(_POLL_SECONDS)
-                    is_held = await self.try_acquire(connection, key)
+                    is_held = await self._try_without_snapshot(connection, key)
                 yield is_held
             return
         is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
@@ -105,6 +104,15 @@ class Lock(IntEnum):
         finally:
             if is_held and not _is_lost(connection):
                 await connection.execute(_QUERIES["release"], self, key)
+
+    async def _try_without_snapshot(self, connection: asyncpg.Connection, key: int) -> bool:
+        """Take the lock until the end of the transaction, unless another session holds it.
+
+        A statement with parameters would keep its snapshot until the next one, and an index build
+        waits for old snapshots.
+        """
+        statement = _QUERIES["try_without_snapshot"].format(space=int(self), key=int(key))
+        return bool(await connection.execute(statement) == "SELECT 1")
 
     async def is_held(self, connection: asyncpg.Connection, key: int) -> bool:
         """Return whether any session holds the lock, without acquiring it."""
@@ -137,7 +145,7 @@ class HeldLock:
         """
         self.check()
         with explained():
-            await self._connection.fetchval(_QUERIES["ping"])
+            await self._connection.execute(_QUERIES["ping"])
 
 
 def _is_lost(connection: asyncpg.Connection) -> bool:

@@ -4,6 +4,10 @@ select pg_advisory_xact_lock($1::int, $2::int)
 -- name: try_acquire
 select pg_try_advisory_xact_lock($1::int, $2::int)
 
+-- name: try_without_snapshot
+-- Returns a row if the lock is taken.
+select where pg_try_advisory_xact_lock({space}, {key})
+
 -- name: share
 select pg_advisory_xact_lock_shared($1::int, $2::int)
 

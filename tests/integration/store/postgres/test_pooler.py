@@ -27,7 +27,7 @@ from store.postgres.roles import WORKER
 from tests.support.databases import Database as FreshDatabase
 from tests.support.replays import replay, tools
 from tests.support.running import headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 from tests.support.writes import opened
 
 SESSIONS = 4
@@ -104,6 +104,8 @@ async def test_a_worker_shares_sessions(
         async with other.connection() as first, other.connection() as second:
             async with Lock.COMPACTION.holding(first, 1) as is_held:
                 assert is_held
+                async with within(20):  # the transaction that holds the lock does not delay it
+                    await owner.execute("create index concurrently on chunks (tokens)")
                 async with Lock.COMPACTION.holding(second, 1) as is_held_twice:
                     assert not is_held_twice
             async with Lock.COMPACTION.holding(second, 1) as is_held:
