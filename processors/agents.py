@@ -86,7 +86,7 @@ def batch_agent(
         key_serializer="raw",
         acks=not app.over_redis,
     )
-    app.agent(channel, name=topic.value)(tasks.pump)
+    app.add_agent(topic.value, channel, tasks.pump)
 
 
 class _AgentTasks(Generic[E]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, Self
@@ -12,6 +12,9 @@ import faust
 import structlog
 from faust.sensors.monitor import Monitor
 from faust.tables.manager import TableManager
+from faust.types.agents import AgentFun
+from faust.types.channels import ChannelT
+from faust.types.fixups import FixupT
 from mode.services import ServiceTask
 from yarl import URL
 
@@ -129,6 +132,16 @@ class App(faust.App):
         statistics = getattr(self.consumer, "statistics", None)
         return {} if statistics is None else asdict(statistics)
 
+    def add_agent(self, name: str, channel: ChannelT[Any], pump: AgentFun[Any]) -> None:
+        """Add an agent without preparing it for Faust's search of modules.
+
+        ``agent`` does that, although ``autodiscover`` is off, and inspects every loaded module for
+        it. That was half of the processor time of a worker's start.
+        """
+        self.agents[name] = self.conf.Agent(
+            pump, name=name, app=self, channel=channel, on_error=self._on_agent_error
+        )
+
     def Table(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - Faust's name for it
         """Refuse to create a table: it needs a changelog that can be read from any offset.
 
@@ -141,6 +154,10 @@ class App(faust.App):
 
     def _create_directories(self) -> None:
         """Create nothing: Faust's directories are for tables."""
+
+    def _init_fixups(self) -> MutableSequence[FixupT]:
+        """Return no adaptations to web frameworks, whose search reads the data of every package."""
+        return []
 
 
 def _without_query(url: str) -> str:

@@ -35,7 +35,14 @@ Opened = Callable[..., AbstractContextManager[Page]]
 
 # the shell is the same engine without a browser's own pages, and takes half of the processor time
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-_ARGUMENTS = ["--disable-background-networking", "--no-first-run", "--disable-component-update"]
+_ARGUMENTS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--in-process-gpu",
+    "--no-first-run",
+    "--no-zygote",
+    "--renderer-process-limit=1",
+]
 
 
 @contextmanager

@@ -18,7 +18,24 @@ from tests.support.orders import HEADRACE, Order
 
 __all__ = ["load", "run_order"]
 
-_LATE_IMPORTS = ("alembic.command", "processors.embedders.local.embedder")
+_LATE_IMPORTS = (
+    "alembic.command",
+    "anyio._backends._asyncio",
+    "faust.app.router",
+    "faust.assignor",
+    "faust.events",
+    "faust.tables.objects",
+    "faust.tables.sets",
+    "faust.worker",
+    "gateway.line_view",
+    "gateway.mcp.opener",
+    "httpcore2",
+    "migrations",
+    "numpy.ma",
+    "processors.embedders.local.embedder",
+    "rich._emoji_codes",
+    "typer._adapters",
+)
 """Modules that commands import when they need them."""
 
 
