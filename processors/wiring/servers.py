@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
 
 from redis.asyncio import Redis
 
@@ -122,7 +123,7 @@ async def open_replica(settings: Settings, stamp: Stamp) -> AsyncIterator[Databa
     if not url:
         yield None
         return
-    if "," in url:  # the watermark and the search must see the same server
+    if _names_several(url):  # the watermark and the search must see the same server
         raise ConfigurationError("HEADRACE_READ_DATABASE_URL names several servers", "name one")
     try:
         replica = await Database.open(
@@ -145,6 +146,15 @@ async def open_replica(settings: Settings, stamp: Stamp) -> AsyncIterator[Databa
         yield replica
     finally:
         await replica.close()
+
+
+def _names_several(url: str) -> bool:
+    """Return whether a URL has a list of hosts; one that is invalid is refused later."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        hosts = [parts.netloc.rpartition("@")[2], *parse_qs(parts.query).get("host", [])]
+        return any("," in host for host in hosts)
+    return False
 
 
 def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:

@@ -168,6 +168,8 @@ async def test_other_servers_are_refused(
     for url, message in (
         (database.worker_url, "another deployment"),
         ("postgresql://headrace@one,two/headrace", "several servers"),
+        ("postgresql://headrace@/headrace?host=one,two", "several servers"),
+        ("postgresql://headrace:1,2@[::/headrace", "not a Postgres URL"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             async with open_replica(Settings(read_database_url=url), stamp):
