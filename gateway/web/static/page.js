@@ -67,12 +67,12 @@
     if (event.target.matches("[data-submit-on-change]")) event.target.form.requestSubmit();
   });
 
-  // a delayed event of typing must not ask a question again that was just sent by Enter
+  // a question that was just sent is not sent again by a delayed event of typing, nor when its field loses the focus
   let asked = "";
   document.addEventListener("htmx:config:request", (event) => {
     if (event.target.id !== "ask") return;
     const question = new URLSearchParams(new FormData(event.target)).toString();
-    if (event.detail.ctx.sourceEvent?.type === "input" && question === asked) event.preventDefault();
+    if (event.detail.ctx.sourceEvent?.type !== "submit" && question === asked) event.preventDefault();
     asked = question;
   });
 

@@ -31,6 +31,20 @@ def test_one_question_of_fast_typing_is_asked(opened: Opened) -> None:
     assert len(contents.asked) < len("connection")
 
 
+def test_an_answer_stays_when_the_field_loses_the_focus(opened: Opened) -> None:
+    """The field reports its change then, although the question has its answer already."""
+    contents = Contents.full()
+    with opened(contents) as page:
+        page.locator("#q").press_sequentially("retries", delay=5)
+        expect(page.locator("article")).to_have_count(2)
+        expect(page.locator("#ask")).not_to_have_class(re.compile("htmx-request"))
+        asked = len(contents.asked)
+        page.locator("article").first.locator("details.why summary").click()
+        page.get_by_text("Words", exact=True).first.click()
+        expect(page).to_have_url(re.compile(r"mode=keyword"))
+    assert [question.mode for question in contents.asked[asked:]] == ["keyword"]
+
+
 def test_keyboard_alone(opened: Opened) -> None:
     with opened(Contents.full()) as page:
         page.keyboard.type("retry")
