@@ -16,7 +16,7 @@ from typing import NamedTuple
 from content.signatures import documentation_of, is_defined_in, owners_of, symbols_of
 from processors.answering.query_text import searchable
 from store.search.keyword.tokenizer import EXACT, terms
-from store.types import Candidates, ChunkPlace
+from store.types import Candidates
 
 __all__ = [
     "BEGINNING_BONUS",
@@ -56,6 +56,7 @@ COMPARED = 30
 _FEWEST_WORDS = 3
 """Words of a name that are not all in a question by chance, as two may be."""
 
+_TEST = "test or example"
 _IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]|\w(?:\.|::)\w|\(\)")
 _TEST_FOLDERS = frozenset(
     ("__tests__", "benchmarks", "examples", "spec", "specs", "test", "testing", "tests")
@@ -65,14 +66,26 @@ _WORDS_OF_TESTS = frozenset(terms("benchmark example spec test"))
 
 
 class Adjustment(NamedTuple):
-    """An addition to the score of a chunk, in cosine, and the reasons for it.
+    """Additions to the score of a chunk, in cosine: by name, by documentation, and as a test.
 
     ``in_document`` is a further one for its unit among the units of its document.
     """
 
-    bonus: float
-    reasons: tuple[str, ...]
+    name: float = 0.0
+    documentation: float = 0.0
+    test: float = 0.0
     in_document: float = 0.0
+
+    @property
+    def bonus(self) -> float:
+        """Sum of the additions to the score."""
+        return self.name + self.documentation + self.test
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Each addition to the score, as an explanation shows it."""
+        parts = ("name", self.name), ("documentation", self.documentation), (_TEST, self.test)
+        return tuple(f"{part} {bonus:+.3f}" for part, bonus in parts if bonus)
 
 
 class _NameWords(NamedTuple):
@@ -100,17 +113,16 @@ def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
     is_about_tests = not asked.isdisjoint(_WORDS_OF_TESTS)
     compared = _compared(candidates)
     agreements = _agreements(asked, plain, candidates, compared)
+    beginnings = _beginnings(candidates, compared)
     adjusted: dict[int, Adjustment] = {}
     for chunk_id, place in candidates.places.items():
-        name = _name_bonus(place, asked, plain)
+        name = _name_bonus(place.symbol, asked, plain) if place.is_code else 0.0
         documentation = DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0)
-        test = -TEST_MALUS if is_test(place.uri) and not is_about_tests else 0.0
-        begins = place.beginning and chunk_id in compared and _begins(place.beginning, place.symbol)
+        test = 0.0 if is_about_tests or not is_test(place.uri) else -TEST_MALUS
+        begins = chunk_id in beginnings
         if name or documentation or test or begins:
-            parts = ("name", name), ("documentation", documentation), ("test or example", test)
-            reasons = [f"{part} {bonus:+.3f}" for part, bonus in parts if bonus]
             adjusted[chunk_id] = Adjustment(
-                name + documentation + test, tuple(reasons), BEGINNING_BONUS if begins else 0.0
+                name, documentation, test, BEGINNING_BONUS if begins else 0.0
             )
     return adjusted
 
@@ -156,6 +168,16 @@ def _agreements(
     return agreements
 
 
+def _beginnings(candidates: Candidates, compared: set[int]) -> set[int]:
+    """Ids of those of the compared chunks that have the beginning of their unit."""
+    places = ((chunk_id, candidates.places.get(chunk_id)) for chunk_id in compared)
+    return {
+        chunk_id
+        for chunk_id, place in places
+        if place is not None and place.beginning and _begins(place.beginning, place.symbol)
+    }
+
+
 @lru_cache(_MOST_CACHED)
 def _words_of_documentation(beginning: str) -> frozenset[str]:
     """Words with which the documentation of a unit begins, by the beginning of its text."""
@@ -163,14 +185,14 @@ def _words_of_documentation(beginning: str) -> frozenset[str]:
 
 
 @lru_cache(_MOST_CACHED)
-def _begins(beginning: str, symbol: str) -> bool:
+def _begins(beginning: str, symbol: str | None) -> bool:
     """Return whether a chunk has the beginning of its unit."""
-    return is_defined_in(beginning, symbol)
+    return symbol is not None and is_defined_in(beginning, symbol)
 
 
-def _name_bonus(place: ChunkPlace, asked: frozenset[str], plain: frozenset[str]) -> float:
+def _name_bonus(symbol: str | None, asked: frozenset[str], plain: frozenset[str]) -> float:
     """Addition for the words of a unit's name that a question has."""
-    words = _words_of_name(place.symbol) if place.is_code else _NO_WORDS
+    words = _words_of_name(symbol)
     if words.qualified.isdisjoint(asked):
         return 0.0
     is_whole = len(words.own) >= _FEWEST_WORDS and words.own <= plain

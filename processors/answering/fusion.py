@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import starmap
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 from content.signatures import symbols_of
 from events.models import Weights
@@ -78,7 +80,7 @@ def fuse(
     promotions: Mapping[int, Promotion] = {},
     adjustments: Mapping[int, Adjustment] = MappingProxyType({}),
     spreads: Mapping[str, float] = MappingProxyType({}),
-) -> list[Fused]:
+) -> Sequence[Fused]:
     """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
 
     ``weights`` scale the retrievers' scores: equal weights, or None, leave both as they are. In
@@ -96,30 +98,73 @@ def fuse(
     ``spreads`` are the spreads of each model's cosines, relative to those of all-MiniLM-L6-v2, by
     which the constants were chosen. A hybrid ranking divides cosines by them; a missing one is 1.
     """
-    vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
-    keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
+    in_vectors = _ranks(candidates.vector.values()) if mode != "keyword" else {}
+    in_words = _ranks([candidates.keyword]) if mode != "vector" else {}
     candidates = _in_common_unit(candidates, spreads if mode == "hybrid" else {})
-    adjusted_ids = adjustments.keys() - _pending(candidates) if mode == "hybrid" else ()
-    adjustments = {chunk_id: adjustments[chunk_id] for chunk_id in adjusted_ids}
+    adjustments = _without(_pending(candidates), adjustments) if mode == "hybrid" else {}
     ranked = _ranked(candidates, mode, weights, adjustments, by_units=not promotions)
     if promotions:
         ranked = _promoted(ranked, candidates, mode, promotions)
     if min_similarity is not None:
-        cosines = {chunk_id: score.score for chunk_id, score in vector.items()}
+        cosines = {chunk_id: score for chunk_id, (_, score) in in_vectors.items()}
         cosines |= candidates.compared
         ranked = [pair for pair in ranked if cosines.get(pair[0], -math.inf) >= min_similarity]
-    return [
-        Fused(
+    return _Ranking(ranked[:limit], in_vectors, in_words, promotions, adjustments)
+
+
+def _without(pending: Set[int], adjustments: Mapping[int, Adjustment]) -> Mapping[int, Adjustment]:
+    if not pending:
+        return adjustments
+    return {key: adjustment for key, adjustment in adjustments.items() if key not in pending}
+
+
+class _Ranking(Sequence[Fused]):
+    """A fused ranking. Most of its chunks are not shown, so each is made when it is read."""
+
+    def __init__(
+        self,
+        ranked: Ranked,
+        in_vectors: Mapping[int, tuple[int, float]],
+        in_words: Mapping[int, tuple[int, float]],
+        promotions: Mapping[int, Promotion],
+        adjustments: Mapping[int, Adjustment],
+    ) -> None:
+        self._ranked = ranked
+        self._in_vectors = in_vectors
+        self._in_words = in_words
+        self._promotions = promotions
+        self._adjustments = adjustments
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    @overload
+    def __getitem__(self, index: int) -> Fused: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Fused]: ...
+
+    def __getitem__(self, index: int | slice) -> Fused | Sequence[Fused]:
+        if isinstance(index, slice):
+            return [self._fused(*pair) for pair in self._ranked[index]]
+        return self._fused(*self._ranked[index])
+
+    def __iter__(self) -> Iterator[Fused]:
+        return starmap(self._fused, self._ranked)
+
+    def _fused(self, chunk_id: int, score: float) -> Fused:
+        vector, keyword = self._in_vectors.get(chunk_id), self._in_words.get(chunk_id)
+        promotion = self._promotions.get(chunk_id)
+        adjustment = self._adjustments.get(chunk_id)
+        return Fused(
             chunk_id,
             score,
-            _match_type(chunk_id in vector, chunk_id in keyword),
-            vector.get(chunk_id),
-            keyword.get(chunk_id),
-            promotions[chunk_id].defines if chunk_id in promotions else None,
-            adjustments[chunk_id].reasons if chunk_id in adjustments else (),
+            _match_type(vector is not None, keyword is not None),
+            None if vector is None else RankedScore(*vector),
+            None if keyword is None else RankedScore(*keyword),
+            None if promotion is None else promotion.defines,
+            () if adjustment is None else adjustment.reasons,
         )
-        for chunk_id, score in ranked[:limit]
-    ]
 
 
 def _in_common_unit(candidates: Candidates, spreads: Mapping[str, float]) -> Candidates:
@@ -180,11 +225,14 @@ def _hybrid(
     """Rank chunks with vectors in fused order, and pending ones at their keyword ranks."""
     scores = _fused_scores(candidates, by_vector, by_keyword)
     pending = _pending(candidates)
-    complete = {key: score for key, score in scores.items() if key not in pending}
+    complete = scores
+    if pending:
+        complete = {key: score for key, score in scores.items() if key not in pending}
     together = _with_documents(complete, candidates.documents, candidates.coverage)
     adjusted = dict(together)
-    for chunk_id in together.keys() & adjustments.keys():
-        adjusted[chunk_id] += adjustments[chunk_id].bonus
+    for chunk_id, adjustment in adjustments.items():
+        if chunk_id in adjusted:
+            adjusted[chunk_id] += adjustment.bonus
     if adjustments and by_units:
         adjusted |= _ordered_by_units(together, adjusted, adjustments, candidates.places)
     fused = _best_first(adjusted)
@@ -201,9 +249,10 @@ def _fused_scores(candidates: Candidates, by_vector: float, by_keyword: float) -
     similarities = _similarities(candidates.vector.values(), candidates.keyword)
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
     matches = _matches(candidates.keyword, complete_length=longest)
+    by_match = by_keyword * COSINE_PER_BM25
     return {
         chunk_id: by_vector * similarities.get(chunk_id, 0.0)
-        + by_keyword * COSINE_PER_BM25 * matches.get(chunk_id, 0.0)
+        + by_match * matches.get(chunk_id, 0.0)
         for chunk_id in similarities.keys() | matches.keys()
     }
 
@@ -237,7 +286,9 @@ def _interleave(ranking: Sequence[int], fused: Ranked, pending: Mapping[int, flo
 
 
 def _best_first(scores: Mapping[int, float]) -> Ranked:
-    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+    by_id = sorted(scores.items())
+    by_id.sort(key=itemgetter(1), reverse=True)  # equal scores stay in the order of ids
+    return by_id
 
 
 def _factors(weights: Weights | None) -> tuple[float, float]:
@@ -248,10 +299,10 @@ def _factors(weights: Weights | None) -> tuple[float, float]:
     return 2 * weights.vector / total, 2 * weights.keyword / total
 
 
-def _retriever_scores(rankings: Iterable[Ranked]) -> dict[int, RankedScore]:
+def _ranks(rankings: Iterable[Ranked]) -> dict[int, tuple[int, float]]:
     """Rank and score of each chunk by its retriever; a chunk is embedded by one model only."""
     return {
-        chunk_id: RankedScore(rank, score)
+        chunk_id: (rank, score)
         for ranked in rankings
         for rank, (chunk_id, score) in enumerate(ranked, start=1)
     }
@@ -297,23 +348,22 @@ def _with_documents(
     of its chunks' scores (log-sum-exp), so that a second chunk counts if it is nearly as good as
     the best, and a long document gains nothing by its length.
     """
-    by_document: dict[int, list[float]] = defaultdict(list)
-    for chunk_id, score in scores.items():
-        by_document[documents.get(chunk_id, -chunk_id)].append(score)
-    bonuses = {
-        document: share * (_evidence(chunk_scores) - max(chunk_scores))
-        for document, chunk_scores in by_document.items()
-        if len(chunk_scores) > 1
-    }
-    return {
-        chunk_id: score + bonuses.get(documents.get(chunk_id, -chunk_id), 0.0)
-        for chunk_id, score in scores.items()
-    }
+    by_document: defaultdict[int, list[int]] = defaultdict(list)
+    for chunk_id in scores:
+        by_document[documents.get(chunk_id, -chunk_id)].append(chunk_id)
+    together = dict(scores)
+    for chunk_ids in by_document.values():
+        if len(chunk_ids) > 1:
+            of_chunks = [scores[chunk_id] for chunk_id in chunk_ids]
+            bonus = share * (_evidence(of_chunks) - max(of_chunks))
+            for chunk_id in chunk_ids:
+                together[chunk_id] += bonus
+    return together
 
 
 def _evidence(scores: Sequence[float]) -> float:
     best = max(scores)
-    spread = sum(math.exp((score - best) / DOCUMENT_SOFTNESS) for score in scores)
+    spread = sum([math.exp((score - best) / DOCUMENT_SOFTNESS) for score in scores])
     return best + DOCUMENT_SOFTNESS * math.log(spread)
 
 
@@ -336,9 +386,11 @@ def _ordered_by_units(
     for chunk_ids in by_document.values():
         if len(chunk_ids) > 1:
             of_units = _unit_scores(chunk_ids, scores, adjustments, places)
-            ordered = sorted(chunk_ids, key=lambda key: (-of_units[key], -adjusted[key], key))
-            best_first = sorted((adjusted[chunk_id] for chunk_id in chunk_ids), reverse=True)
-            exchanged.update(zip(ordered, best_first, strict=True))
+            chunk_ids.sort()
+            chunk_ids.sort(key=adjusted.__getitem__, reverse=True)
+            best_first = [adjusted[chunk_id] for chunk_id in chunk_ids]
+            chunk_ids.sort(key=of_units.__getitem__, reverse=True)  # ties stay in this order
+            exchanged.update(zip(chunk_ids, best_first, strict=True))
     return exchanged
 
 
@@ -357,12 +409,16 @@ def _unit_scores(
     highest: dict[int | str, float] = {}
     bonuses: dict[int | str, float] = {}
     for chunk_id in chunk_ids:
-        names = symbols_of(places[chunk_id].symbol)
-        units[chunk_id] = unit = names[0] if len(names) == 1 else chunk_id
+        symbol = places[chunk_id].symbol
+        units[chunk_id] = unit = symbol if symbol and len(symbols_of(symbol)) == 1 else chunk_id
         adjustment = adjustments.get(chunk_id)
         bonus = adjustment.bonus + adjustment.in_document if adjustment else 0.0
-        highest[unit] = max(highest.get(unit, -math.inf), scores[chunk_id])
-        bonuses[unit] = max(bonuses.get(unit, -math.inf), bonus)
+        score = scores[chunk_id]
+        if unit not in highest:
+            highest[unit], bonuses[unit] = score, bonus
+            continue
+        highest[unit] = max(highest[unit], score)
+        bonuses[unit] = max(bonuses[unit], bonus)
     return {chunk_id: highest[unit] + bonuses[unit] for chunk_id, unit in units.items()}
 
 

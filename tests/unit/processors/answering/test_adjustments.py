@@ -123,7 +123,7 @@ def test_a_unit_gains_by_the_words_of_its_documentation(
 def test_the_beginning_of_a_unit_counts_in_its_document() -> None:
     """It changes no score, and counts only in chunks of one unit that a retriever ranks high."""
     place = ChunkPlace(1, 0, 1, 9, 50, symbol="C.go", is_code=True, beginning="def go(x):\n    1")
-    assert _adjusted(STATUS, place) == Adjustment(0.0, (), BEGINNING_BONUS)
+    assert _adjusted(STATUS, place) == Adjustment(in_document=BEGINNING_BONUS)
     assert _adjusted(STATUS, place._replace(beginning="    return go(x - 1)")) is None
     low = Candidates({}, [(key, 1.0) for key in range(99, 0, -1)], places={7: place, 90: place})
     assert adjustments(STATUS, low).keys() == {90}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models import Weights
+from processors.answering import fusion
 from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
-from processors.answering.fusion import COSINE_PER_BM25, Fused, Mode, fuse
+from processors.answering.fusion import COSINE_PER_BM25, Fused, Mode
 from store.types import Candidates, ChunkPlace
 
 VECTOR = [(1, 0.8), (2, 0.5), (3, 0.3)]
@@ -24,6 +26,11 @@ def found(
     documents: dict[int, int] | None = None,
 ) -> Candidates:
     return Candidates({"model": vector}, keyword, documents=documents or {})
+
+
+def fuse(candidates: Candidates, **options: Any) -> list[Fused]:
+    """Fuse, and read the whole ranking."""
+    return list(fusion.fuse(candidates, **options))
 
 
 def ranked(
@@ -306,7 +313,7 @@ def test_a_pending_definition_comes_first_too() -> None:
 @pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
 def test_an_adjustment_changes_hybrid_scores_alone(mode: Mode) -> None:
     """An adjustment counts as cosine, and its reasons are kept; a single retriever has its own."""
-    adjustments = {3: Adjustment(0.25, ("name +0.250",)), 4: Adjustment(-0.1, ("test -0.100",))}
+    adjustments = {3: Adjustment(name=0.25), 4: Adjustment(test=-0.1)}
     before = {result.chunk_id: result.score for result in ranked(found(), mode)}
     results = fuse(found(), mode=mode, weights=None, limit=10, adjustments=adjustments)
     if mode == "hybrid":
@@ -315,7 +322,9 @@ def test_an_adjustment_changes_hybrid_scores_alone(mode: Mode) -> None:
     assert {result.chunk_id: result.score for result in results} == pytest.approx(before)
     assert ids(results) == sorted(before, key=lambda key: -before[key])
     reasons = {result.chunk_id: result.adjusted for result in results if result.adjusted}
-    assert reasons == ({3: ("name +0.250",), 4: ("test -0.100",)} if mode == "hybrid" else {})
+    assert reasons == (
+        {3: ("name +0.250",), 4: ("test or example -0.100",)} if mode == "hybrid" else {}
+    )
 
 
 def test_the_best_unit_of_a_document_of_code_comes_first() -> None:
@@ -328,9 +337,9 @@ def test_the_best_unit_of_a_document_of_code_comes_first() -> None:
     }
     candidates = replace(found([*cosines.items()], []), places=places)
     adjustments = {
-        3: Adjustment(0.02, ("name +0.020",), 0.05),
-        4: Adjustment(0.02, ("name +0.020",), 0.1),
-        6: Adjustment(-0.1, ("test or example -0.100",)),
+        3: Adjustment(name=0.02, in_document=0.05),
+        4: Adjustment(name=0.02, in_document=0.1),
+        6: Adjustment(test=-0.1),
     }
 
     def fused() -> list[Fused]:
@@ -339,7 +348,7 @@ def test_the_best_unit_of_a_document_of_code_comes_first() -> None:
     assert ids(fused()) == [3, 2, 4, 1, 5, 6]
     adjusted = [0.9, 0.85, 0.82, 0.72, 0.6, 0.45]
     assert [result.score for result in fused()] == pytest.approx(adjusted)
-    adjustments[1] = Adjustment(0.05, ("documentation +0.050",))
+    adjustments[1] = Adjustment(documentation=0.05)
     assert ids(fused()) == [1, 2, 3, 4, 5, 6]
     candidates = replace(
         candidates, places={key: place._replace(is_code=False) for key, place in places.items()}
@@ -353,7 +362,7 @@ def test_a_question_for_names_leaves_the_units_of_a_document_in_order() -> None:
     place = ChunkPlace(8, 1, 1, 1, 50, symbol="save", is_code=True)
     places = {1: place, 2: place._replace(ordinal=2, symbol="load")}
     candidates = replace(found([(1, 0.9), (2, 0.85)], []), places=places)
-    adjustments = {2: Adjustment(0.0, (), 0.1)}
+    adjustments = {2: Adjustment(in_document=0.1)}
 
     def order(promotions: dict[int, Promotion]) -> list[int]:
         return ids(
@@ -376,7 +385,7 @@ def test_a_question_for_names_leaves_the_units_of_a_document_in_order() -> None:
     st.dictionaries(st.integers(1, 30), st.sampled_from(("a", "b", "a, b", None))),
     st.dictionaries(
         st.integers(1, 30),
-        st.builds(Adjustment, st.floats(-0.1, 0.4), st.just(()), st.floats(0, 1)),
+        st.builds(Adjustment, *[st.floats(-0.1, 0.4), st.just(0.0), st.just(0.0), st.floats(0, 1)]),
     ),
 )
 def test_the_order_of_units_moves_no_document(
@@ -402,7 +411,7 @@ def test_the_order_of_units_moves_no_document(
 def test_an_adjusted_chunk_without_a_vector_keeps_its_keyword_rank() -> None:
     """No adjustment moves a pending chunk."""
     candidates = replace(found(), pending=frozenset({4}))
-    adjustments = {4: Adjustment(-0.5, ("test or example -0.100",))}
+    adjustments = {4: Adjustment(test=-0.5)}
     results = fuse(candidates, mode="hybrid", weights=None, limit=10, adjustments=adjustments)
     assert ids(results)[0] == 4
     assert not results[0].adjusted
