@@ -16,7 +16,14 @@ from events.signatures import SIGNATURE_FIELD
 from events.streams.entries import Entry, entries_of
 from runtime.errors import MalformedEvent
 
-__all__ = ["Admit", "LoggedChange", "StreamedChange", "read_changes", "streamed_change"]
+__all__ = [
+    "Admit",
+    "LoggedChange",
+    "StreamedChange",
+    "read_changes",
+    "read_entries",
+    "streamed_change",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +94,7 @@ def streamed_change(stream: StreamKey, entry: Entry) -> StreamedChange:
 
 async def read_changes(
     redis: Redis, names: Names, after: Mapping[str, str] = {}, admit: Admit | None = None
-) -> AsyncIterator[LoggedChange]:
+) -> AsyncIterator[StreamedChange]:
     """Yield every change in the document streams, of all projects, stream by stream.
 
     Entries that are not such events are skipped, and so are changes that ``admit`` leaves out.
@@ -103,8 +110,31 @@ async def read_changes(
             parsed = [_change(stream, entry) for entry in entries]
             changes: Sequence[StreamedChange] = [change for change in parsed if change is not None]
             for admitted in changes if admit is None else await admit(changes):
-                yield admitted.change
+                yield admitted
             last = entries[-1].id
+
+
+async def read_entries(
+    redis: Redis, names: Names, own: Sequence[LogPosition]
+) -> list[StreamedChange]:
+    """Read the changes in single entries, given by their own positions, in one request.
+
+    Entries that were trimmed, or that hold no change, are absent.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    with redis_errors():
+        pipeline = redis.pipeline(transaction=False)
+        for position in own:
+            pipeline.xrange(names.stream(*position.stream), position.entry_id, position.entry_id)
+        replies: list[Any] = await pipeline.execute()
+    changes = (
+        _change(position.stream, entry)
+        for position, reply in zip(own, replies, strict=True)
+        for entry in entries_of(reply)
+    )
+    return [change for change in changes if change is not None]
 
 
 async def _page(redis: Redis, key: str, after: str) -> list[Entry]:

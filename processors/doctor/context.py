@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -15,13 +15,20 @@ from events.streams.changes import LoggedChange
 from events.streams.entries import entries_of
 from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import StreamEntry, Streams, logged
-from processors.replay.fold import Fold
+from processors.replay.fold import Fold, FoldedDocument
 from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
-from store.documents.digests import StoredDigest
+from store.documents.digests import IndexDigest, StoredDigest
 from store.generations.catalog import Generation, Recipe
 
-__all__ = ["LogSnapshot", "ProjectContext", "contents_in_streams", "read_log", "whole_changes"]
+__all__ = [
+    "LogSnapshot",
+    "ProjectContext",
+    "StoredIndex",
+    "contents_in_streams",
+    "read_log",
+    "whole_changes",
+]
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class ProjectContext:
     lease: timedelta
     log: LogSnapshot
     connection: asyncpg.Connection
-    documents: Mapping[DocumentKey, StoredDigest]
+    index: StoredIndex
     sources: Mapping[str, str]
 
     def label(self, key: DocumentKey) -> str:
@@ -48,8 +55,8 @@ class ProjectContext:
         agent, uri = key
         if agent:
             return f"{uri} (private to {agent})"
-        stored, last = self.documents.get(key), self.log.fold.last.get(key)
-        origin = None if last is None else last.change.event.data.origin
+        stored, last = self.index.differing.get(key), self.log.fold.find(key)
+        origin = None if last is None else last.origin
         if origin is None and stored is not None:
             origin = stored.origin
         if origin is None:
@@ -73,6 +80,50 @@ class ProjectContext:
             return []
         remedy = remedy or f"headrace doctor --project {self.project} --repair"
         return [Finding(name, self.project, tuple(subjects), meaning, remedy, severity)]
+
+
+class StoredIndex:
+    """The documents of a generation, compared with the fold of the log.
+
+    They are added one by one, in order of agent and uri, and only those are kept that differ from
+    the fold, or whose rows differ from what was written. ``living``: number of documents that are
+    not deleted.
+    """
+
+    def __init__(self, fold: Fold) -> None:
+        self.differing: dict[DocumentKey, StoredDigest] = {}
+        self.living = 0
+        self._fold = fold
+        self._digest = IndexDigest()
+        self._added = bytearray(len(fold))
+
+    def add(self, stored: StoredDigest) -> None:
+        """Compare the next document."""
+        key = DocumentKey(stored.agent, stored.uri)
+        self.living += not stored.deleted
+        self._digest.add(stored)
+        row = self._fold.row_of(key)
+        if row is not None:
+            self._added[row] = True
+        if row is None or stored.recorded != stored.digest or _differs(self._fold[row], stored):
+            self.differing[key] = stored
+
+    def absent(self) -> Iterator[FoldedDocument]:
+        """Documents that the fold has and the index lacks, after the last one was added."""
+        return (self._fold[row] for row, added in enumerate(self._added) if not added)
+
+    def digest(self) -> str:
+        """Digest of the index, in hex."""
+        return self._digest.digest().hex()
+
+
+def _differs(last: FoldedDocument, stored: StoredDigest) -> bool:
+    return (stored.log_position, stored.deleted, stored.content_hash, stored.origin) != (
+        last.log_position,
+        last.deleted,
+        last.content_hash,
+        last.origin,
+    )
 
 
 @dataclass
@@ -118,7 +169,7 @@ async def read_log(
     """
     log = LogSnapshot(streams, streams.of(project), Fold(left_out=rejected), letters)
     for entry in log.entries:
-        log.fold.add(entry.change)
+        log.fold.add(entry.change, entry.own.position)
         log.positions.append(entry.change.position)
     in_streams = {entry.change.log_position for entry in log.entries}
 

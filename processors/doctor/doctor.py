@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from events.names import DocumentKey, LogPosition
+from events.names import LogPosition
 from processors.doctor.checks.log import letters_by_project
 from processors.doctor.checks.registry import CHECKS
-from processors.doctor.context import ProjectContext, read_log
+from processors.doctor.context import ProjectContext, StoredIndex, read_log
 from processors.doctor.findings import Finding, Severity
 from processors.doctor.repairs.registry import repair_findings
 from processors.doctor.stream_snapshot import Streams, read_streams
 from processors.wiring.operator_tools import OperatorTools
-from store.documents.digests import index_digest, stored_documents
+from store.documents.digests import stored_documents
 from store.generations.catalog import Recipe
 from store.inspection.snapshot import snapshot
 from store.sources import names_of
@@ -122,7 +122,9 @@ class Doctor:
         rejected |= letters.keys() - verdicts.keys()
         log = await read_log(project, tools.archive, redis.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:
-            rows = [row async for row in stored_documents(connection, generation.id)]
+            index = StoredIndex(log.fold)
+            async for row in stored_documents(connection, generation.id):
+                index.add(row)
             context = ProjectContext(
                 project=project,
                 generation=generation,
@@ -131,7 +133,7 @@ class Doctor:
                 lease=self.lease,
                 log=log,
                 connection=connection,
-                documents={DocumentKey(row.agent, row.uri): row for row in rows},
+                index=index,
                 sources=await names_of(connection, generation.project_id),
             )
             findings = [finding for check in CHECKS.values() for finding in await check(context)]
@@ -155,8 +157,8 @@ def _health_of(examination: _Examination) -> Health:
     return Health(
         project=context.project,
         generation=context.generation.id,
-        documents=sum(not document.deleted for document in context.documents.values()),
-        digest=index_digest(context.documents.values()).hex(),
+        documents=context.index.living,
+        digest=context.index.digest(),
         findings=examination.findings,
         remaining=examination.findings,
     )

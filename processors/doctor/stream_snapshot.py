@@ -46,15 +46,16 @@ class StreamEntry:
     @property
     def token(self) -> str:
         """The token that its publisher received."""
-        return self._own.token
+        return self.own.token
 
     @property
     def is_original(self) -> bool:
         """True if its log position is its own, not kept by a redrive or asserted by a publisher."""
-        return self._own.position == self.change.position
+        return self.own.position == self.change.position
 
     @property
-    def _own(self) -> LogPosition:
+    def own(self) -> LogPosition:
+        """Position of the entry itself, whatever position it asserts."""
         return LogPosition.of_entry(self.stream.topic.lane, self.stream.partition, self.entry_id)
 
 

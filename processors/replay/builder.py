@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+import numpy as np
 import structlog
 
-from events.names import DocumentKey, LogPosition, Rank
+from events.names import DocumentKey, LogPosition
 from processors.content import Contents
 from processors.contexts.stage import ContextProgress
 from processors.embedders.embedder import Urgency
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import EmbeddingCost
 from processors.indexing.preparation import EmbeddedDocument, Failure
-from processors.replay.fold import LastChange
+from processors.replay.fold import Fold, LastChange, Rows
+from processors.replay.project_log import ProjectLog
 from processors.wiring.operator_tools import OperatorTools
 from runtime import traces
 from runtime.errors import HeadraceError, Poison
@@ -25,7 +28,7 @@ from store.documents.copy import copied
 from store.generations.catalog import Generation
 from store.types import DocumentWrite
 
-__all__ = ["Builder", "Progress", "batches"]
+__all__ = ["Builder", "Progress", "read_batches"]
 
 log = structlog.get_logger(__name__)
 
@@ -33,44 +36,51 @@ BATCH_BYTES = 2 * 2**20
 BATCH_DOCUMENTS = 1_000
 BATCHES_AT_ONCE = 3
 
+Batch = TypeVar("Batch", bound=Sized)
+
 Progress = Callable[[int, int], None]
 """Called with the number of documents done, and their total."""
 
-Work = Callable[[Sequence[LastChange]], Awaitable[None]]
+Work = Callable[[Batch], Awaitable[None]]
 
 
 @dataclass
 class Builder:
     """Writer of documents of one project into one of its generations that isn't live.
 
-    ``stored`` is the rank of each document there; it stays current, as there is no other writer.
-    ``refused``: why a change can't be processed, by its log position. ``in_bulk``: documents that
-    are not in ``stored`` have no rows at all, so that they can be written by COPY. ``guard``
-    raises if nothing may be written any more. ``cost``: cost of its vectors so far.
+    In ``stored`` the documents there are marked; the marks stay current, as there is no other
+    writer. ``log``: reads changes when they are built. ``refused``: why a change can't be
+    processed, by its log position. ``in_bulk``: documents that are not marked have no rows at all,
+    so that they can be written by COPY. ``guard`` raises if nothing may be written any more.
+    ``cost``: cost of its vectors so far.
     """
 
     project: str
     generation: Generation
-    stored: dict[DocumentKey, Rank]
+    stored: Fold
+    log: ProjectLog
     tools: OperatorTools
     refused: dict[LogPosition, Poison] = field(default_factory=dict)
     in_bulk: bool = True
     guard: Callable[[], None] = lambda: None
     cost: EmbeddingCost = field(default_factory=EmbeddingCost)
 
-    async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        """Build documents from the log; documents that can't be processed stay unchanged.
+    async def build(self, fold: Fold, rows: Rows, progress: Progress) -> None:
+        """Build documents of a fold; documents that can't be processed stay unchanged.
 
-        Texts without a cached vector wait until ``embed``. A rename that can't be processed does
-        not delete its old uri either.
+        ``rows`` are in the order of the log. Texts without a cached vector wait until ``embed``. A
+        rename that can't be processed does not delete its old uri either.
 
         Raises:
             Unavailable: a server is down; what was written stays.
-            OperatorError: a model has no key any more, for example.
+            OperatorError: a model has no key any more, or a change can't be read any more.
         """
-        await self._build([last for last in missing if not last.deleted], progress)
-        accepted = (last for last in missing if last.log_position not in self.refused)
-        await self._build([last for last in accepted if last.deleted], progress)
+        deleted = fold.deleted(rows)
+        await self._build(fold, rows[~deleted], progress)
+        to_delete = [
+            row for row in rows[deleted].tolist() if fold.log_position(row) not in self.refused
+        ]
+        await self._build(fold, np.array(to_delete, np.int64), progress)
 
     async def embed(self, progress: Progress) -> None:
         """Make the vectors that the generation lacks, with the stage that workers use.
@@ -111,10 +121,8 @@ class Builder:
             )
         progress(result.chunks, result.chunks)
 
-    async def copy_documents(
-        self, source: Generation, changes: Sequence[LastChange], progress: Progress
-    ) -> None:
-        """Copy documents that have no row here yet from another generation.
+    async def copy_documents(self, source: Generation, rows: Rows, progress: Progress) -> None:
+        """Copy documents that are not stored here yet from another generation.
 
         Documents that have changed there since are skipped. Damaged documents are built from the
         log instead: a copy would record the damage as the intended contents.
@@ -123,8 +131,9 @@ class Builder:
             Unavailable: Postgres is down; what was written stays.
         """
 
-        async def copy(batch: Sequence[LastChange]) -> None:
-            log_positions = {last.key: last.log_position for last in batch}
+        async def copy(part: Rows) -> None:
+            batch = [self.stored[row] for row in part.tolist()]
+            log_positions = {document.key: document.log_position for document in batch}
             copies = await copied(
                 self.tools.database, self.project, source, list(log_positions), self.generation
             )
@@ -136,15 +145,21 @@ class Builder:
             await self._write([document.write for document in current if document.whole])
             damaged = {_key(document.write) for document in current if not document.whole}
             if damaged:
-                await self._add([last for last in batch if last.key in damaged])
+                again = [document.key in damaged for document in batch]
+                changes = self.log.last_changes(self.stored, part[again])
+                await self._add([last async for last in changes])
 
-        await _in_batches(changes, copy, progress)
+        await _at_once(_row_batches(self.stored, rows), copy, len(rows), progress)
 
-    async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        new_changes = [last for last in missing if self.in_bulk and last.key not in self.stored]
-        stored_changes = [last for last in missing if not self.in_bulk or last.key in self.stored]
-        await _in_batches(new_changes, self._add, progress)
-        await _in_batches(stored_changes, self._change, progress)
+    async def _build(self, fold: Fold, rows: Rows, progress: Progress) -> None:
+        stored = np.fromiter(
+            (not self.in_bulk or self.stored.is_stored(fold.key(row)) for row in rows.tolist()),
+            np.bool_,
+        )
+        for part, work in ((rows[~stored], self._add), (rows[stored], self._change)):
+            if len(part):
+                changes = read_batches(self.log.last_changes(fold, part))
+                await _at_once(changes, work, len(part), progress)
 
     async def _add(self, batch: Sequence[LastChange]) -> None:
         await self._write(await self._prepare(batch))
@@ -189,7 +204,8 @@ class Builder:
             self.refused[failure.change.log_position] = failure.error
 
     def _record(self, writes: Sequence[DocumentWrite]) -> None:
-        self.stored |= {_key(write): write.rank for write in writes}
+        for write in writes:
+            self.stored.mark_stored(_key(write), write.rank)
         failpoint("replay.building")
 
 
@@ -205,38 +221,57 @@ def _key(write: DocumentWrite) -> DocumentKey:
     return DocumentKey(write.agent or "", write.uri)
 
 
-async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:
+async def _at_once(
+    batches: AsyncIterator[Batch],
+    work: Work[Batch],
+    total: int,
+    progress: Progress,
+) -> None:
     """Process several batches at once; the first failure ends all of them."""
     slots = asyncio.Semaphore(BATCHES_AT_ONCE)
     done = 0
 
-    async def run(batch: Sequence[LastChange]) -> None:
+    async def run(batch: Batch) -> None:
         nonlocal done
         try:
             await work(batch)
         finally:
             slots.release()
         done += len(batch)
-        progress(done, len(items))
+        progress(done, total)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for batch in batches(items):
+            async for batch in batches:
                 await slots.acquire()
                 group.create_task(run(batch))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
 
 
-def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
-    """Split documents into batches, limited by number and amount of text."""
-    start = size = 0
-    for index, last in enumerate(items):
-        if index - start == BATCH_DOCUMENTS or (
-            index > start and size + last.content_bytes > BATCH_BYTES
-        ):
-            yield items[start:index]
-            start, size = index, 0
+async def read_batches(changes: AsyncIterator[LastChange]) -> AsyncIterator[list[LastChange]]:
+    """Collect changes in batches, limited by number and amount of text."""
+    batch: list[LastChange] = []
+    size = 0
+    async for last in changes:
+        if batch and (len(batch) == BATCH_DOCUMENTS or size + last.content_bytes > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(last)
         size += last.content_bytes
-    if start < len(items):
-        yield items[start:]
+    if batch:
+        yield batch
+
+
+async def _row_batches(fold: Fold, rows: Rows) -> AsyncIterator[Rows]:
+    """Split rows into batches with the same limits."""
+    start = size = 0
+    for index, content_bytes in enumerate(fold.sizes(rows)):
+        if index - start == BATCH_DOCUMENTS or (
+            index > start and size + content_bytes > BATCH_BYTES
+        ):
+            yield rows[start:index]
+            start, size = index, 0
+        size += content_bytes
+    if start < len(rows):
+        yield rows[start:]

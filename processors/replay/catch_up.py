@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from events.names import DocumentKey
 from processors.replay.builder import Builder, Progress
-from processors.replay.fold import Fold, LastChange
+from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.verification import Difference, NotSwitched
 from runtime.errors import Unavailable
@@ -94,24 +93,28 @@ class CatchUp:
         )
 
     async def _build(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
-        changes = await self._find(behind)
-        missing = [position for position in behind if position.key not in changes]
+        found = await self._find(behind)
+        missing = [position for position in behind if position.key not in found]
         if missing:
             raise self._missing_error("the log lacks the last change", missing)
-        needed = [changes[stored_position.key] for stored_position in behind]
-        await self.builder.build(needed, progress)
-        refused = [change for change in needed if change.log_position in self.builder.refused]
+        needed = found.rows_of(stored_position.key for stored_position in behind)
+        await self.builder.build(found, needed, progress)
+        refused = [
+            document
+            for document in map(found.__getitem__, needed.tolist())
+            if document.log_position in self.builder.refused
+        ]
         if refused:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
                 differences=[
-                    Difference.of(change.key, self.builder.refused[change.log_position].message)
-                    for change in refused
+                    Difference.of(document.key, self.builder.refused[document.log_position].message)
+                    for document in refused
                 ],
                 generation=self.builder.generation.id,
             )
 
-    async def _find(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
+    async def _find(self, behind: Sequence[DocumentPosition]) -> Fold:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
@@ -120,21 +123,21 @@ class CatchUp:
         """
         exact = Fold(only={stored_position.log_position for stored_position in behind})
         for stored_position in behind:
-            last = self.fold.last.get(stored_position.key)
-            if last is not None and last.log_position == stored_position.log_position:
-                exact.last[stored_position.key] = last
+            document = self.fold.find(stored_position.key)
+            if document is not None and document.log_position == stored_position.log_position:
+                exact.put(document)
         first = min(stored_position.position for stored_position in behind)
-        if not all(stored_position.key in exact.last for stored_position in behind):
+        if not all(stored_position.key in exact for stored_position in behind):
             await self.log.read_new(exact, first)
-        if not all(stored_position.key in exact.last for stored_position in behind):
+        if not all(stored_position.key in exact for stored_position in behind):
             await self.log.read_archive(exact, first - 1)
-        later = {
-            stored_position.key: last
-            for stored_position in behind
-            if (last := self.fold.last.get(stored_position.key)) is not None
-            and last.rank > stored_position.rank
-        }
-        return later | exact.last
+        for stored_position in behind:
+            later = self.fold.find(stored_position.key)
+            if later is None or stored_position.key in exact:
+                continue
+            if later.rank > stored_position.rank:
+                exact.put(later)
+        return exact
 
     def _missing_error(self, reason: str, missing: Sequence[DocumentPosition]) -> NotSwitched:
         damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())

@@ -7,7 +7,7 @@ of the texts to measure their speed; remote models do not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,7 @@ from processors.content import Contents
 from processors.embedders.embedder import Urgency
 from processors.embedders.registry import Embedders
 from processors.indexing.preparation import CutDocument
-from processors.replay.builder import Progress, batches
+from processors.replay.builder import Progress
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
@@ -68,7 +68,8 @@ async def prices_of(embedders: Embedders, recipe: Recipe) -> dict[str, float | N
 
 
 async def estimate(
-    documents: Sequence[LastChange],
+    batches: AsyncIterator[Sequence[LastChange]],
+    documents: int,
     project: str,
     recipe: Recipe,
     tools: OperatorTools,
@@ -77,17 +78,18 @@ async def estimate(
 ) -> Estimate:
     """Cut every document, and count the texts that have no vector yet. Nothing is written.
 
+    ``batches``: the last changes of all ``documents``.
     ``prices``: US dollars per token by model, or None if the price is unknown.
 
     Raises:
         Unavailable, OperatorError: for the same reasons as in a replay.
     """
     begin = perf_counter()
-    plan = Estimate(project, documents=len(documents))
+    plan = Estimate(project, documents=documents)
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     sentences: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
-    for batch in batches(documents):
+    async for batch in batches:
         cut = await _cut(batch, project, recipe, tools)
         plan.refused += len(batch) - len(cut)
         plan.chunks += sum(len(document.chunks) for document in cut)
@@ -96,7 +98,7 @@ async def estimate(
         asked = [(each.model, each.asked.items()) for each in cut if each.cut.asked]
         await _collect(project, asked, sentences, tools.store)
         done += len(batch)
-        progress(done, len(documents))
+        progress(done, documents)
     plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
         plan.embedded += len(texts)

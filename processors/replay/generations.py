@@ -87,15 +87,13 @@ async def switch_to(
         live = await live_generation(tools, project)
         _, generation = await find_generation(tools, generation.id)
         _check_switchable(generation)
-        builder = Builder(project, generation, {}, tools, in_bulk=False, guard=lock.check)
-        fold = Fold(await tools.document_positions.rejected(live.project_id))
-        catch_up = CatchUp(
-            live, ProjectLog.of(project, tools), fold, tools.document_positions, builder
-        )
+        fold, log = Fold(), ProjectLog.of(project, tools)
+        builder = Builder(project, generation, fold, log, tools, in_bulk=False, guard=lock.check)
+        catch_up = CatchUp(live, log, fold, tools.document_positions, builder)
         await make_live(tools.database, catch_up, lock, progress)
         await tools.request_vectors(project, generation)
     seconds = perf_counter() - begin
-    return SwitchResult(project, generation.id, live.id, len(builder.stored), seconds)
+    return SwitchResult(project, generation.id, live.id, fold.count_stored(), seconds)
 
 
 async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) -> int:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Self
 
+import numpy as np
 from redis.asyncio import Redis
 
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import redis_errors
-from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
-from processors.replay.fold import Fold
+from events.streams.changes import (
+    Admit,
+    LoggedChange,
+    StreamedChange,
+    read_changes,
+    read_entries,
+)
+from processors.replay.fold import Fold, LastChange, Rows, parts_of
+from processors.replay.verification import Difference, NotSwitched
 from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
 
 __all__ = ["ProjectLog", "entry_id_before", "stream_ends"]
+
+_ENTRIES_AT_ONCE = 250
 
 
 @dataclass
@@ -51,8 +61,7 @@ class ProjectLog:
         """
         self.damaged.clear()
         self._ends = await stream_ends(self.redis, self.names)
-        async for change in self._streams({}):
-            fold.add(change)
+        await self._add_streamed(fold, {})
         self._streams_begin = fold.earliest
         await self.read_archive(fold, -1)
 
@@ -72,8 +81,7 @@ class ProjectLog:
         begin, self._ends = self._ends, await stream_ends(self.redis, self.names)
         if first is not None:
             begin = dict.fromkeys(self._ends, entry_id_before(first))
-        async for change in self._streams(begin):
-            fold.add(change)
+        await self._add_streamed(fold, begin)
 
     async def read_archive(self, fold: Fold, after: int) -> None:
         """Fold changes of the archive after a position.
@@ -81,22 +89,89 @@ class ProjectLog:
         Raises:
             Unavailable: Postgres or the archive can't be read.
         """
-        async for change in self._archived(after):
+        async for change in self.archive.events(self.project, after, damaged=self._add_damage):
             fold.add(change)
 
-    async def _streams(self, after: Mapping[str, str]) -> AsyncIterator[LoggedChange]:
+    async def last_changes(self, fold: Fold, rows: Rows) -> AsyncIterator[LastChange]:
+        """Read the last changes of documents again; ``rows`` are in the order of the log.
+
+        Those in the streams come first: what is trimmed from them is in the archive by then.
+
+        Raises:
+            NotSwitched: a change can't be read any more.
+            Unavailable: Redis, Postgres or the archive can't be read.
+        """
+        unread = _Unread(fold, rows)
+        entries = fold.entries(rows)
+        streamed = rows[entries != 0]
+        for start in range(0, len(streamed), _ENTRIES_AT_ONCE):
+            part = streamed[start : start + _ENTRIES_AT_ONCE].tolist()
+            own = [LogPosition(fold[row].entry, fold.log_position(row).partition) for row in part]
+            for change in await read_entries(self.redis, self.names, own):
+                for last in unread.take(change.change):
+                    yield last
+        positions = fold.positions(unread.rows())
+        async for archived in self.archive.events_at(
+            self.project, positions, damaged=self._add_damage
+        ):
+            for last in unread.take(archived):
+                yield last
+        unread.check(self.project, self.damaged.values())
+
+    async def _add_streamed(self, fold: Fold, after: Mapping[str, str]) -> None:
         async for change in read_changes(self.redis, self.names, after, self._admit):
-            yield change
+            fold.add(change.change, change.own.position)
 
     async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
         return await self.admit([change for change in changes if change.project == self.project])
 
-    async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
-        async for change in self.archive.events(self.project, after, damaged=self._add_damage):
-            yield change
-
     def _add_damage(self, error: DamagedSegment) -> None:
         self.damaged[error.path] = error
+
+
+class _Unread:
+    """Rows of a fold whose last changes are to be read again."""
+
+    def __init__(self, fold: Fold, rows: Rows) -> None:
+        self._fold = fold
+        self._rows = rows
+        self._wanted = np.zeros(len(fold), np.bool_)
+        self._wanted[rows] = True
+
+    def take(self, change: LoggedChange) -> Iterator[LastChange]:
+        """Yield the documents whose last change this is, unless they were yielded before."""
+        for last in parts_of(change):
+            row = self._fold.row_of(last.key)
+            if row is None or row >= len(self._wanted) or not self._wanted[row]:
+                continue
+            if self._fold.log_position(row) == change.log_position:
+                self._wanted[row] = False
+                self._fold.refresh(last)
+                yield last
+
+    def rows(self) -> Rows:
+        """Rows that were not read yet, in the order of the log."""
+        return self._rows[self._wanted[self._rows]]
+
+    def check(self, project: str, damaged: Iterable[DamagedSegment]) -> None:
+        """Make sure that all were read.
+
+        Raises:
+            NotSwitched: some were not.
+        """
+        rows = self.rows()
+        if not len(rows):
+            return
+        damage = "".join(f"; {error.message}" for error in damaged)
+        raise NotSwitched(
+            f"the last changes of {len(rows):,} documents of {project} were in the log, and can't "
+            f"be read again: {{documents}}{damage}; the live generation is unchanged",
+            "replay again",
+            differences=[
+                Difference.of(self._fold.key(row), "its last change can't be read")
+                for row in rows.tolist()
+            ],
+        )
 
 
 async def stream_ends(redis: Redis, names: Names) -> dict[str, str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from events.names import DocumentKey
-from processors.replay.builder import Builder
+from processors.replay.builder import Builder, read_batches
 from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
 from processors.replay.dry_run import Estimate, estimate, prices_of
-from processors.replay.fold import Fold, LastChange
+from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice, choose_recipe
@@ -33,6 +33,7 @@ from runtime.failpoints import failpoint
 from store.documents import collections
 from store.documents.contexts import Contexts
 from store.generations.catalog import Generation
+from store.generations.document_positions import DocumentPosition
 from store.postgres.locks import replay_lock
 
 __all__ = ["Gate", "Replay", "Show"]
@@ -90,14 +91,13 @@ class Replay:
         tools = self._tools
         await self._read()
         unfinished_generation = await unfinished(tools, self._live)
-        stored = {}
         if unfinished_generation and unfinished_generation.recipe == self._recipe:
-            stored = await tools.document_positions.of(unfinished_generation)
-        missing = self._fold.newer_than(
-            {key: stored_position.rank for key, stored_position in stored.items()}
-        )
+            await self._mark_stored(unfinished_generation)
+        missing = self._fold.missing()
+        rows = missing[~(self._fold.copyable(missing) | self._fold.deleted(missing))]
         return await estimate(
-            [last for last in missing if not (self._can_be_copied(last) or last.deleted)],
+            read_batches(self._log.last_changes(self._fold, rows)),
+            len(rows),
             self._project,
             self._recipe,
             tools,
@@ -117,20 +117,16 @@ class Replay:
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name, chosen)
         await check_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):
-            rejected = await self._tools.document_positions.rejected(live.project_id)
-            self._document_positions = await self._tools.document_positions.of(live)
+            left_out = await self._tools.document_positions.ineffective(live)
             self._log = ProjectLog.of(self._project, self._tools)
-            adopted = {
-                stored_position.log_position
-                for stored_position in self._document_positions.values()
-            }
-            self._fold = Fold(rejected - adopted, searched_event_id=self._choice.since)
+            self._fold = Fold(left_out, searched_event_id=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
         self._show("reading the log", len(self._fold), len(self._fold))
         self.report.damaged = tuple(self._log.damaged)
-        check_complete(self._project, self._fold, self._document_positions, self._log)
         self._members = await self._members_of_scope()
+        with self.report.stages("read"):
+            await check_complete(live, self._tools, self._log, self._fold, self._has)
 
     async def _begin(self) -> None:
         """Create a generation, or resume the one that an earlier replay left half built."""
@@ -138,13 +134,15 @@ class Replay:
             self._tools, self._live, self._recipe, self._scope, self._project
         )
         self.report.generation, self.report.former = generation.id, self._live.id
-        stored = await self._tools.document_positions.of(generation)
-        if self._choice.refresh_context and not stored:  # also if it ended before it forgot them
+        await self._mark_stored(generation)
+        # also if a replay ended before it forgot them
+        if self._choice.refresh_context and not self._fold.count_stored():
             await Contexts(self._tools.database).forget(generation, generation.recipe.context)
         self._builder = Builder(
             self._project,
             generation,
-            {key: stored_position.rank for key, stored_position in stored.items()},
+            self._fold,
+            self._log,
             self._tools,
             guard=self._lock.check,
             cost=self.report.cost,
@@ -152,29 +150,24 @@ class Replay:
 
     async def _fill(self) -> None:
         """Build until the generation has every change that was read from the log."""
-        not_copied: set[DocumentKey] = set()
+        fold = self._fold
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
-                missing = self._missing()
-                if not missing:
+                missing = fold.missing(self._builder.refused)
+                if not len(missing):
                     return
-                to_copy = [
-                    last
-                    for last in missing
-                    if last.key not in self._builder.stored
-                    and last.key not in not_copied
-                    and self._can_be_copied(last)
-                ]
-                copied_keys = {last.key for last in to_copy}
-                to_build = [last for last in missing if last.key not in copied_keys]
+                copyable = fold.copyable(missing)
                 await self._builder.copy_documents(
-                    self._live, to_copy, self._progress("carried over")
+                    self._live, missing[copyable], self._progress("carried over")
                 )
-                await self._builder.build(to_build, self._progress("documents built"))
-                await self._exclude_poison()
-                not_copied |= copied_keys - self._builder.stored.keys()
-                if len(missing) > FEW_DOCUMENTS or copied_keys - self._builder.stored.keys():
-                    await self._log.read_new(self._fold)
+                await self._builder.build(
+                    fold, missing[~copyable], self._progress("documents built")
+                )
+                not_copied = missing[fold.copyable(missing)]
+                fold.unmark_carried(not_copied)
+                fold = await self._exclude_poison()
+                if len(missing) > FEW_DOCUMENTS or len(not_copied):
+                    await self._log.read_new(fold)
         raise Unavailable("changes arrive faster than they can be indexed", "try again later")
 
     async def _embed(self) -> None:
@@ -245,12 +238,10 @@ class Replay:
         await self._tools.request_vectors(self._project, self._builder.generation)
         self.report.switched = True
 
-    def _missing(self) -> list[LastChange]:
-        return [
-            last
-            for last in self._fold.newer_than(self._builder.stored)
-            if last.log_position not in self._builder.refused
-        ]
+    async def _mark_stored(self, generation: Generation) -> None:
+        """Mark the documents in the fold that a generation has already."""
+        async for stored in self._tools.document_positions.of(generation):
+            self._fold.mark_stored(stored.key, stored.rank)
 
     async def _members_of_scope(self) -> set[DocumentKey]:
         collection = self._scope.collection
@@ -261,29 +252,42 @@ class Replay:
             raise UsageError(f"no document of {self._project} is in the collection {collection!r}")
         return members
 
-    def _can_be_copied(self, last: LastChange) -> bool:
-        """Return whether the live version can be carried over: same change, and out of scope."""
-        stored = self._document_positions.get(last.key)
-        return (
-            not self._scope.is_all
-            and stored is not None
-            and stored.log_position == last.log_position
-            and not self._scope.covers(last, stored, self._members)
-        )
+    def _has(self, live: DocumentPosition) -> bool:
+        """Return whether the fold has the last change of a live document; mark what can be copied.
 
-    async def _exclude_poison(self) -> None:
-        """Exclude changes that workers reject too: their documents keep the former version."""
+        A live version can be carried over if it is that of the last change, and out of scope.
+        """
+        row = self._fold.row_of(live.key)
+        if row is None or self._fold.rank(row) < live.rank:
+            return False
+        if (
+            not self._scope.is_all
+            and live.log_position == self._fold.log_position(row)
+            and not self._scope.covers(live, self._members)
+        ):
+            self._fold.mark_carried(row)
+        return True
+
+    async def _exclude_poison(self) -> Fold:
+        """Exclude changes that workers reject too: their documents keep the former version.
+
+        Returns the fold without them.
+        """
         log_positions = self._builder.refused.keys() - self._fold.left_out
         if not log_positions:
-            return
+            return self._fold
         verdicts = await self._tools.document_positions.verdicts(
             self._live.project_id, log_positions
         )
         applied = {at for at, verdict in verdicts.items() if verdict.outcome != "rejected"}
         poison = log_positions - applied
         if poison:
-            self._fold = Fold(self._fold.left_out | poison)
+            self._fold = self._builder.stored = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)
+            async for live in self._tools.document_positions.of(self._live):
+                self._has(live)
+            await self._mark_stored(self._builder.generation)
+        return self._fold
 
     def _progress(self, step: str) -> Callable[[int, int], None]:
         return lambda done, total: self._show(f"{self._project}: {step}", done, total)

@@ -10,7 +10,7 @@ from typing import Any
 from events.models import Kind
 from events.names import DocumentKey, Lane, LogPosition
 from processors.chunking.registry import Chunking
-from processors.replay.fold import Fold, LastChange
+from processors.replay.fold import Fold
 from runtime.errors import UsageError
 from store.generations.catalog import Recipe
 from store.generations.document_positions import DocumentPosition
@@ -65,10 +65,10 @@ class Scope:
         """Return whether nothing is carried over."""
         return self == Scope()
 
-    def covers(self, last: LastChange, stored: DocumentPosition, members: set[DocumentKey]) -> bool:
+    def covers(self, stored: DocumentPosition, members: set[DocumentKey]) -> bool:
         """Return whether a document has to be rebuilt. Its live version is of its last change."""
         return (
-            (self.since is None or last.log_position[0] >= self.since)
+            (self.since is None or stored.position >= self.since)
             and (self.kind is None or stored.kind == self.kind)
             and (self.collection is None or stored.key in members)
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from events.names import DocumentKey
 from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.scope import Choice, Scope, choose_scope, instant_of
@@ -26,6 +25,8 @@ __all__ = [
     "store_findings",
     "unfinished",
 ]
+
+Has = Callable[[DocumentPosition], bool]
 
 
 async def live_generation(tools: OperatorTools, project: str) -> Generation:
@@ -68,15 +69,20 @@ async def scope_of(tools: OperatorTools, choice: Choice, log: ProjectLog, fold: 
     return choose_scope(choice, fold, await log.beginning(fold), datetime.now(UTC))
 
 
-def check_complete(
-    project: str, fold: Fold, live: Mapping[DocumentKey, DocumentPosition], log: ProjectLog
+async def check_complete(
+    live: Generation, tools: OperatorTools, log: ProjectLog, fold: Fold, has: Has
 ) -> None:
     """Make sure that the log has the last change of every live document.
+
+    ``has`` is called for every live document, and returns whether the fold has its last change.
 
     Raises:
         NotSwitched: the log lacks one; nothing was built.
     """
-    missing = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
+    newer = [each async for each in tools.document_positions.of(live) if not has(each)]
+    if newer:  # they may have been published after the log was read
+        await log.read_new(fold)
+    missing = sorted(each.key for each in newer if not has(each))
     if not missing:
         return
     damage = "".join(f"; {error.message}" for error in log.damaged.values())
@@ -85,8 +91,8 @@ def check_complete(
         "publish these documents again (`headrace doctor` shows details)",
     ]
     raise NotSwitched(
-        f"the log of {project} lacks the last change of {len(missing):,} documents that are live: "
-        f"{{documents}}{damage}; the live generation is unchanged",
+        f"the log of {log.project} lacks the last change of {len(missing):,} documents that are "
+        f"live: {{documents}}{damage}; the live generation is unchanged",
         ", or ".join(remedies),
         differences=[Difference.of(key, "its last change can't be read") for key in missing],
     )

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncpg
+import numpy as np
 
 from events.names import DocumentKey, LogPosition
-from processors.replay.fold import Fold, LastChange
+from processors.replay.fold import Fold
 from runtime.errors import OperatorError, Poison
-from store.documents.digests import DocumentDigest, StoredDigest, index_digest, stored_documents
+from store.documents.digests import DocumentDigest, IndexDigest, StoredDigest, stored_documents
 from store.generations.catalog import Generation
 from store.inspection.postings import chunk_owners, survey_postings
 from store.inspection.vectors import VectorFinding, vector_findings
 from store.postgres.pool import EVERY_AGENT, Database
 
-__all__ = ["Difference", "NotSwitched", "Verification", "compare", "verify"]
+__all__ = ["Comparison", "Difference", "NotSwitched", "Verification", "verify"]
 
 _VECTOR_FINDINGS = {
     "missing": "no vector of their model",
@@ -77,7 +78,7 @@ class Verification:
     """Contents of a generation, and its differences from the log. Both digests are in hex.
 
     ``expected`` is computed from the log and the digests recorded when documents were written;
-    ``digest`` from the current rows.
+    ``digest`` from the current rows. Documents that only one of them has are differences.
     """
 
     documents: int
@@ -101,24 +102,23 @@ async def verify(
         Unavailable: Postgres can't be reached.
     """
     scope = generation.project_id, EVERY_AGENT, generation.id
-    stored: dict[DocumentKey, StoredDigest] = {}
+    comparison = Comparison(fold, refused)
     async with database.scope(*scope) as connection:
         async for row in stored_documents(connection, generation.id):
-            stored[DocumentKey(row.agent, row.uri)] = row
+            comparison.add(row)
         postings = [difference async for difference in _posting_differences(connection, generation)]
         vectors = await vector_findings(connection, generation)
-    differences = list(compare(fold, stored, refused))
+    differences = comparison.finish()
     listed = {(difference.agent, difference.uri) for difference in differences}
     differences += [
         *postings,
         *(difference for key, difference in _wrong_vectors(vectors) if key not in listed),
     ]
-    existing = [row for row in stored.values() if not row.deleted]
     return Verification(
-        documents=len(existing),
-        chunks=sum(row.chunks for row in existing),
-        expected=index_digest(_expected(fold, stored)).hex(),
-        digest=index_digest(stored.values()).hex(),
+        documents=comparison.documents,
+        chunks=comparison.chunks,
+        expected=comparison.expected.digest().hex(),
+        digest=comparison.digest.digest().hex(),
         differences=tuple(sorted(differences)),
     )
 
@@ -149,51 +149,78 @@ def _wrong_vectors(
         yield key, Difference.of(key, f"{chunks} of its chunks have {_VECTOR_FINDINGS[kind]}")
 
 
-def compare(
-    fold: Fold, stored: dict[DocumentKey, StoredDigest], refused: dict[LogPosition, Poison]
-) -> Iterator[Difference]:
-    """Differences between the fold of the log and the rows, at most one for each document."""
-    for last in fold:
-        if last.log_position in refused:
-            yield Difference.of(
-                last.key, f"can't be processed: {refused[last.log_position].message}"
-            )
-            continue
-        reason = _reason(last, stored.get(last.key))
+class Comparison:
+    """Comparison of the rows of a generation with the fold that it was built from.
+
+    Rows are added one by one, in order of agent and uri, and none is kept: only the differences
+    are, at most one for each document. ``documents`` and ``chunks`` count what is not deleted;
+    ``expected`` and ``digest``: see ``Verification``.
+    """
+
+    def __init__(self, fold: Fold, refused: Mapping[LogPosition, Poison]) -> None:
+        self._fold = fold
+        self._refused = refused
+        self._compared = np.zeros(len(fold), np.bool_)
+        self._differences: list[Difference] = []
+        self.documents = self.chunks = 0
+        self.expected = IndexDigest()
+        self.digest = IndexDigest()
+
+    def add(self, stored: StoredDigest) -> None:
+        """Compare the next row."""
+        key = DocumentKey(stored.agent, stored.uri)
+        if not stored.deleted:
+            self.documents += 1
+            self.chunks += stored.chunks
+        self.digest.add(stored)
+        row = self._fold.row_of(key)
+        if row is None:
+            self._differences.append(Difference.of(key, "the log has no such document"))
+            return
+        self._compared[row] = True
+        self.expected.add(_expected(self._fold, row, stored))
+        reason = self._refusal(row) or _reason(self._fold, row, stored)
         if reason is not None:
-            yield Difference.of(last.key, reason)
-    for key in stored.keys() - fold.last.keys():
-        yield Difference.of(key, "the log has no such document")
+            self._differences.append(Difference.of(key, reason))
+
+    def finish(self) -> list[Difference]:
+        """All differences, after the last row was added."""
+        for row in np.flatnonzero(~self._compared).tolist():
+            reason = self._refusal(row) or "it is missing"
+            self._differences.append(Difference.of(self._fold.key(row), reason))
+        return self._differences
+
+    def _refusal(self, row: int) -> str | None:
+        error = self._refused.get(self._fold.log_position(row))
+        return None if error is None else f"can't be processed: {error.message}"
 
 
-def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
-    if row is None:
-        return "it is missing"
-    if (row.position, row.partition) != last.log_position:
-        return f"it is at position {row.position}, but at {last.log_position[0]} in the log"
-    if row.deleted != last.deleted:
-        return "it is deleted" if row.deleted else "it should be deleted"
-    if row.content_hash != last.content_hash:
+def _reason(fold: Fold, row: int, stored: StoredDigest) -> str | None:
+    log_position, hashed = fold.log_position(row), fold.content_hash(row)
+    if stored.log_position != log_position:
+        return f"it is at position {stored.position}, but at {log_position.position} in the log"
+    if stored.deleted != (hashed is None):
+        return "it is deleted" if stored.deleted else "it should be deleted"
+    if stored.content_hash != hashed:
         return "it was made from other content"
-    if row.origin != last.change.event.data.origin:
+    if stored.origin != fold.origin(row):
         return "it is of another source"
-    if row.recorded != row.digest:
+    if stored.recorded != stored.digest:
         return "its rows are not what was written"
-    without_vector = row.chunks - row.vectors - row.refused
+    without_vector = stored.chunks - stored.vectors - stored.refused
     if without_vector:
         return f"{without_vector} of its chunks have no vector of their model"
     return None
 
 
-def _expected(fold: Fold, stored: dict[DocumentKey, StoredDigest]) -> Iterable[DocumentDigest]:
-    for last in fold:
-        row = stored.get(last.key)
-        yield DocumentDigest(
-            agent=last.key[0],
-            uri=last.uri,
-            position=last.log_position[0],
-            partition=last.log_position[1],
-            deleted=last.deleted,
-            content_hash=last.content_hash,
-            digest=b"" if row is None or row.recorded is None else row.recorded,
-        )
+def _expected(fold: Fold, row: int, stored: StoredDigest) -> DocumentDigest:
+    log_position, hashed = fold.log_position(row), fold.content_hash(row)
+    return DocumentDigest(
+        agent=stored.agent,
+        uri=stored.uri,
+        position=log_position.position,
+        partition=log_position.partition,
+        deleted=hashed is None,
+        content_hash=hashed,
+        digest=b"" if stored.recorded is None else stored.recorded,
+    )

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
+import numpy as np
+import numpy.typing as npt
+
 from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.check import Check, check
@@ -85,6 +88,26 @@ class Archive:
         if project_id is not None:
             async for change in self._reader.events(project_id, after, damaged):
                 # an earlier version could add files of another deployment
+                if change.event.data.project == project:
+                    yield change
+
+    async def events_at(
+        self,
+        project: str,
+        positions: npt.NDArray[np.int64],
+        *,
+        damaged: Report = raise_damage,
+    ) -> AsyncIterator[LoggedChange]:
+        """Changes at positions, which are in ascending order; those that do not exist are absent.
+
+        Of files without such a change nothing is read. ``damaged``: see ``events``.
+
+        Raises:
+            DamagedSegment: a file is damaged, and ``damaged`` raised this error.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is not None:
+            async for change in self._reader.events_at(project_id, positions, damaged):
                 if change.event.data.project == project:
                     yield change
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,8 @@ from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Block, Compressor, Decompressor
 
 __all__ = ["EncodedEvents", "Line", "decode_block", "encode_events", "line_of", "raw_lines"]
+
+_POSITION = re.compile(rb'{"partition":\d+,"position":(\d+),')
 
 BLOCK_RAW_BYTES = 128 * 2**10
 """Damage affects a whole block; larger blocks would compress only a little better."""
@@ -111,16 +114,29 @@ def raw_lines(data: bytes, block: Block | BadBlock) -> list[bytes]:
     return Decompressor().raw(frame, block.raw_size, block.sha256).splitlines(keepends=True)
 
 
-def decode_block(data: bytes, block: Block | BadBlock) -> list[LoggedChange]:
-    """The changes of one block of a file.
+def decode_block(
+    data: bytes, block: Block | BadBlock, wanted: Container[int] | None = None
+) -> tuple[int, list[LoggedChange]]:
+    """The number of lines of one block of a file, and its changes.
+
+    ``wanted``: positions of the changes to return; the others are not parsed. None: all of them.
 
     Raises:
         BadBlock: the block differs from what was written.
     """
+    lines = raw_lines(data, block)
     try:
-        return [_change(line) for line in raw_lines(data, block)]
+        return len(lines), [
+            _change(line) for line in lines if wanted is None or _position(line) in wanted
+        ]
     except ValidationError as error:
         raise BadBlock(f"it holds an invalid event ({first_problem(error)})") from None
+
+
+def _position(line: bytes) -> int:
+    """Position of a change, without parsing its line. Returns -1 if the line is not a change."""
+    match = _POSITION.match(line)
+    return -1 if match is None else int(match[1])
 
 
 def _change(line: bytes) -> LoggedChange:

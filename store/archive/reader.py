@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Sequence
 from itertools import zip_longest
+
+import numpy as np
+import numpy.typing as npt
 
 from events.names import LogPosition
 from events.streams.changes import LoggedChange
@@ -53,10 +56,37 @@ class Reader:
                 continue
             return
 
+    async def events_at(
+        self, project_id: int, positions: npt.NDArray[np.int64], report: Report
+    ) -> AsyncIterator[LoggedChange]:
+        """Changes at positions in ascending order; see ``Archive.events_at``."""
+        read_segments: set[int] = set()
+        while len(positions):
+            segments = await self._index.segments(project_id, int(positions[0]) - 1)
+            try:
+                for segment in segments:
+                    bounds = [segment.first_position, segment.last_position + 1]
+                    first, end = np.searchsorted(positions, bounds).tolist()
+                    if first == end or segment.segment_id in read_segments:
+                        continue
+                    wanted = frozenset(positions[first:end].tolist())
+                    async for change in self.segment(project_id, segment, report, wanted):
+                        yield change
+                    read_segments.add(segment.segment_id)
+            except _Retired:
+                continue
+            return
+
     async def segment(
-        self, project_id: int, segment: Segment, report: Report
+        self,
+        project_id: int,
+        segment: Segment,
+        report: Report,
+        wanted: Container[int] | None = None,
     ) -> AsyncIterator[LoggedChange]:
         """The changes of one file; damage is reported after all intact changes were read.
+
+        ``wanted``: see ``decode_block``.
 
         Raises:
             _Retired: the file was removed because compaction has replaced it.
@@ -72,11 +102,11 @@ class Reader:
         entries = 0
         for number, block in enumerate(blocks(data)):
             try:
-                changes = await asyncio.to_thread(decode_block, data, block)
+                lines, changes = await asyncio.to_thread(decode_block, data, block, wanted)
             except BadBlock as error:
                 bad_blocks.append((number, error))
                 continue
-            entries += len(changes)
+            entries += lines
             for change in changes:
                 yield change
         self._report(segment, data, bad_blocks, entries, report)

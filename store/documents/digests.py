@@ -22,6 +22,7 @@ from store.types import DocumentWrite, locator_text, origin_of
 __all__ = [
     "TOMBSTONE",
     "DocumentDigest",
+    "IndexDigest",
     "StoredDigest",
     "document_digest",
     "index_digest",
@@ -238,26 +239,37 @@ def _example(
     return ((language, surroundings or ""),) if is_example else ()
 
 
-def index_digest(documents: Iterable[DocumentDigest]) -> bytes:
-    """SHA-256 (32 bytes) over all documents, in any order; equal for equal log and recipe.
+class IndexDigest:
+    """SHA-256 over all documents, added in order of agent and uri; equal for equal log and recipe.
 
     It covers their log positions too. Contents are not needed: a document's digest and its
     ``content_hash`` represent them.
     """
-    lines = sorted(
-        (
+
+    def __init__(self) -> None:
+        self._total = sha256()
+
+    def add(self, document: DocumentDigest) -> None:
+        """Add the next document."""
+        location = (
             document.agent,
             document.uri,
             document.partition,
             document.position,
             document.deleted,
             document.content_hash,
-            document.digest,
         )
-        for document in documents
-    )
-    total = sha256()
-    for *location, digest in lines:
         text = json.dumps(location, ensure_ascii=False, separators=(",", ":"))
-        total.update(text.encode("utf-8", "surrogatepass") + digest)
+        self._total.update(text.encode("utf-8", "surrogatepass") + document.digest)
+
+    def digest(self) -> bytes:
+        """32 bytes."""
+        return self._total.digest()
+
+
+def index_digest(documents: Iterable[DocumentDigest]) -> bytes:
+    """Digest of documents in any order, see ``IndexDigest``."""
+    total = IndexDigest()
+    for document in sorted(documents, key=lambda document: (document.agent, document.uri)):
+        total.add(document)
     return total.digest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -19,6 +19,7 @@ from store.types import origin_of
 __all__ = ["DocumentPosition", "DocumentPositions"]
 
 _QUERIES = named("document_positions")
+_PREFETCHED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,13 @@ class DocumentPositions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, generation: Generation) -> dict[DocumentKey, DocumentPosition]:
-        """All documents of a generation, tombstones included."""
+    async def of(self, generation: Generation) -> AsyncIterator[DocumentPosition]:
+        """All documents of a generation, tombstones included, with few in memory at a time."""
         scope = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
-            rows = await connection.fetch(_QUERIES["positions"], generation.id)
-        document_positions = (DocumentPosition.of(row) for row in rows)
-        return {stored_position.key: stored_position for stored_position in document_positions}
+            query = _QUERIES["positions"]
+            async for row in connection.cursor(query, generation.id, prefetch=_PREFETCHED):
+                yield DocumentPosition.of(row)
 
     async def moment(self, project_id: int) -> int:
         """The snapshot's xmin.
@@ -113,6 +114,12 @@ class DocumentPositions:
         """Log positions of the changes that were dead-lettered."""
         async with self._database.scope(project_id) as connection:
             return await ledger.rejected(connection, project_id)
+
+    async def ineffective(self, generation: Generation) -> set[LogPosition]:
+        """Log positions of those of which no document of the generation results either."""
+        scope = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
+            return await ledger.ineffective(connection, generation.project_id, generation.id)
 
     async def verdicts(
         self, project_id: int, log_positions: Collection[LogPosition]

@@ -105,7 +105,7 @@ class Durable:
 
     async def log(self) -> list[LoggedChange]:
         """Changes in the streams."""
-        return [found async for found in read_changes(self.redis, NAMES)]
+        return [found.change async for found in read_changes(self.redis, NAMES)]
 
     async def forget(self, event: DocumentChanged) -> None:
         """Delete the trace of an event in Redis, as after a day."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from events.names import DocumentKey, LogPosition
 from processors.doctor.context import ProjectContext
 from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER
-from processors.replay.fold import LastChange
+from processors.replay.fold import FoldedDocument
 from store.documents import pending
 from store.documents.digests import StoredDigest
 from store.documents.ledger import outcomes_of
@@ -46,13 +46,13 @@ async def check_documents(context: ProjectContext) -> list[Finding]:
     log_positions = {log_position for _, _, log_position in differing}
     project_id = context.generation.project_id
     confirm = _Confirmation(
-        context, await outcomes_of(context.connection, project_id, log_positions)
+        context, await outcomes_of(context.connection, project_id, log_positions), log_positions
     )
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for suspected, key, log_position in differing:
         name = confirm(suspected, log_position)
         if name is not None:
-            stored = context.documents.get(key)
+            stored = context.index.differing.get(key)
             values = log_position, stored and stored.log_position
             subjects[name].append(Subject(context.label(key), values, key))
     return [
@@ -66,40 +66,42 @@ async def check_documents(context: ProjectContext) -> list[Finding]:
 
 def _differing(context: ProjectContext) -> Iterator[tuple[str, DocumentKey, LogPosition]]:
     """Yield the name of the finding, the document, and the log position of the change concerned."""
-    last = context.log.fold.last
-    for key, change in last.items():
-        stored = context.documents.get(key)
-        name = _compare(change, stored)
+    fold = context.log.fold
+    for absent in context.index.absent():
+        yield "document.missing", absent.key, absent.log_position
+    for key, stored in context.index.differing.items():
+        last = fold.find(key)
+        name = "document.unknown" if last is None else _compare(last, stored)
         if name is not None:
-            ahead = name in _AHEAD and stored is not None
-            yield name, key, stored.log_position if ahead and stored else change.log_position
-    for key, stored in context.documents.items():
-        if key not in last:
-            yield "document.unknown", key, stored.log_position
+            is_behind = last is not None and name not in _AHEAD
+            yield name, key, last.log_position if last and is_behind else stored.log_position
 
 
-def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
-    if stored is None:
-        return "document.missing"
+def _compare(last: FoldedDocument, stored: StoredDigest) -> str | None:
     if stored.log_position != last.log_position:
         return "document.older" if stored.rank < last.rank else "document.newer"
     if stored.deleted != last.deleted:
         return "document.not_deleted" if last.deleted else "document.deleted"
     if stored.content_hash != last.content_hash:
         return "document.content"
-    return None if stored.origin == last.change.event.data.origin else "document.source"
+    return None if stored.origin == last.origin else "document.source"
 
 
 class _Confirmation:
     """Distinction between findings and in-flight changes."""
 
-    def __init__(self, context: ProjectContext, outcomes: Mapping[LogPosition, str]) -> None:
+    def __init__(
+        self,
+        context: ProjectContext,
+        outcomes: Mapping[LogPosition, str],
+        log_positions: Collection[LogPosition],
+    ) -> None:
         log = context.log
         self._began = log.streams.began
         self._in_streams = {entry.change.log_position for entry in log.entries}
         self._handled = log.handled(INDEXER)
         self._outcomes = outcomes
-        self._positions = frozenset(log.positions)
+        self._logged = {at.position for at in log_positions}.intersection(log.positions)
         self._damaged = bool(log.damaged)
 
     def __call__(self, name: str, log_position: LogPosition) -> str | None:
@@ -122,7 +124,7 @@ class _Confirmation:
         """
         if log_position.position >= self._began:
             return None
-        if log_position.position in self._positions:
+        if log_position.position in self._logged:
             return name
         if log_position in self._outcomes or self._damaged:
             return "document.unlogged"
@@ -133,12 +135,12 @@ async def check_rows(context: ProjectContext) -> list[Finding]:
     """Find documents with a missing chunk, a changed row, or other collections than written."""
     changed = [
         Subject(context.label(key), stored.digest, key)
-        for key, stored in context.documents.items()
+        for key, stored in context.index.differing.items()
         if stored.recorded is not None and stored.recorded != stored.digest
     ]
     undigested = [
         Subject(context.label(key), None, key)
-        for key, stored in context.documents.items()
+        for key, stored in context.index.differing.items()
         if stored.recorded is None
     ]
     return [

@@ -12,9 +12,10 @@ from processors.content import Contents, Texts
 from processors.doctor.context import ProjectContext, contents_in_streams
 from processors.doctor.findings import Finding, subjects_of
 from processors.embedders.embedder import Urgency
-from processors.replay.builder import batches
+from processors.replay.builder import read_batches
 from processors.replay.fold import LastChange
 from processors.replay.generations import drop
+from processors.replay.project_log import ProjectLog
 from processors.replay.replay import Replay
 from processors.replay.scope import Choice
 from runtime.errors import Unavailable
@@ -44,12 +45,14 @@ async def reindex_documents(context: ProjectContext, findings: Sequence[Finding]
     for key, stored in unknown.items():
         await remove_document(context.tools.database, context.generation, key, stored)
     keys = {subject.document for subject in subjects_of(findings) if subject.document is not None}
-    last = context.log.fold.last
+    fold = context.log.fold
     wanted = sorted(keys - unknown.keys())
-    failures = [f"{context.label(key)}: the log lacks it" for key in wanted if key not in last]
+    failures = [f"{context.label(key)}: the log lacks it" for key in wanted if key not in fold]
     newer = _stored_positions(findings, "document.newer")
     changed = _changed_vectors(findings)
-    for batch in batches([last[key] for key in wanted if key in last]):
+    log = ProjectLog.of(context.project, context.tools)
+    changes = log.last_changes(fold, fold.rows_of(key for key in wanted if key in fold))
+    async for batch in read_batches(changes):
         failures += await _index(context, batch, newer, changed)
     return failures
 

@@ -87,4 +87,4 @@ async def test_a_replay_that_lost_its_lock_builds_no_more(
     ):
         await replay(opened)
     _, half = await opened.store.generations("docs")
-    assert len(await opened.document_positions.of(half)) == 1
+    assert len([each async for each in opened.document_positions.of(half)]) == 1

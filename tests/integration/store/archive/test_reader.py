@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 
 from events.names import LogPosition
@@ -47,6 +48,20 @@ async def test_reading_begins_after_a_position(archive: Archive, kept: ArchiveAt
     await archive.append("alpha", [logged("a", 3, "c")])
     assert [change.position for change in await kept.changes(at(1))] == [at(2), at(3)]
     assert [change.position for change in await kept.changes(at(2))] == [at(3)]
+
+
+async def test_changes_are_read_again_by_their_positions(archive: Archive, kept: ArchiveAt) -> None:
+    """Changes at positions are read, and files without any of them are not."""
+    for first in (1, 3, 5):
+        await archive.append("alpha", [logged("a", first, "a"), logged("b", first + 1, "b")])
+    kept.files("events")[1].unlink()
+    wanted = np.array([at(2), at(5), at(6), at(9)])
+    changes = [change async for change in archive.events_at("alpha", wanted)]
+    assert [change.position for change in changes] == [at(2), at(5), at(6)]
+    assert changes[0].event.data.content_ref == reference_to("b")
+    assert [change async for change in archive.events_at("alpha", wanted[:0])] == []
+    with pytest.raises(DamagedSegment):
+        await anext(archive.events_at("alpha", np.array([at(3)])))
 
 
 async def test_content_is_kept_once(archive: Archive, kept: ArchiveAt) -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from events.models import DocumentChange, DocumentChanged, Origin, content_hash
-from events.names import DocumentKey, LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
-from processors.replay.verification import Difference, NotSwitched, compare
+from processors.replay.verification import Comparison, Difference, NotSwitched
 from runtime.errors import LimitExceeded
-from store.documents.digests import StoredDigest
+from store.documents.digests import StoredDigest, index_digest
 
 DIGEST = b"d" * 32
 ROW = StoredDigest("", "a", 10, 0, False, content_hash("text"), DIGEST, DIGEST, 3, 3, 0)
@@ -28,8 +28,10 @@ def fold() -> Fold:
 
 def reasons(*rows: StoredDigest) -> list[str]:
     """Reasons that the comparison gives for rows."""
-    stored = {DocumentKey(row.agent, row.uri): row for row in rows}
-    return [one.reason for one in compare(fold(), stored, {})]
+    comparison = Comparison(fold(), {})
+    for row in rows:
+        comparison.add(row)
+    return [difference.reason for difference in comparison.finish()]
 
 
 def test_equal_rows_are_sound() -> None:
@@ -60,6 +62,16 @@ def test_each_difference_is_reported(row: StoredDigest, reason: str) -> None:
     assert reasons(row) == [reason]
 
 
+def test_the_digests_are_those_of_the_log_and_of_the_rows() -> None:
+    """Rows as they were written have the expected digest; the others have another one."""
+    for row, is_equal in ((ROW, True), (replace(ROW, digest=b"x" * 32), False)):
+        comparison = Comparison(fold(), {})
+        comparison.add(row)
+        assert (comparison.expected.digest() == comparison.digest.digest()) is is_equal
+        assert comparison.digest.digest() == index_digest([row])
+        assert (comparison.documents, comparison.chunks) == (1, 3)
+
+
 def test_missing_and_unknown_documents_are_reported() -> None:
     assert sorted(reasons(replace(ROW, uri="b"))) == [
         "it is missing",
@@ -68,7 +80,8 @@ def test_missing_and_unknown_documents_are_reported() -> None:
 
 
 def test_a_change_that_could_not_be_processed_is_reported_once() -> None:
-    differences = list(compare(fold(), {}, {LogPosition(10, 0): LimitExceeded("too long")}))
+    refused = {LogPosition(10, 0): LimitExceeded("too long")}
+    differences = Comparison(fold(), refused).finish()
     assert differences == [Difference("", "a", "can't be processed: too long")]
 
 

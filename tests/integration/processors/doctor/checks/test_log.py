@@ -128,7 +128,7 @@ async def test_what_the_archiver_left_out_is_archived(
     opened: OperatorTools, database: Database
 ) -> None:
     """Changes that the archiver acknowledged without archiving are archived by the repair."""
-    changes = [change async for change in read_changes(opened.redis, opened.names)]
+    changes = [read.change async for read in read_changes(opened.redis, opened.names)]
     await forget_archive(database)
     await opened.archive.append("docs", changes[:10])
     repaired = await examine(opened, repair=True)

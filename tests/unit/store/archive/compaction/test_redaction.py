@@ -58,7 +58,7 @@ def test_a_rename_still_takes_the_old_document_away() -> None:
     fold.add(logged("a", 1, "text"))
     event = renamed.event.model_validate({**renamed.event.model_dump(), "data": data})
     fold.add(LoggedChange(renamed.log_position, event))
-    assert [(last.uri, last.deleted) for last in fold] == [("a", True)]
+    assert [(last.key.uri, last.deleted) for last in fold] == [("a", True)]
 
 
 def test_other_documents_and_later_changes_stay() -> None:
