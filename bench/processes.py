@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +15,11 @@ __all__ = [
     "CpuClock",
     "Usage",
     "cpu_s_below",
+    "memory_mb",
     "memory_mb_below",
     "peak_mb",
     "pids_below",
+    "pids_of_children",
     "usage_by_role",
 ]
 
@@ -119,12 +121,30 @@ def pids_below(pid: int, part: str) -> list[int]:
     return [member for member in _descendants(pid, _children()) if _role(member, _PARTS) == part]
 
 
+def pids_of_children(pid: int, role: str | None = None) -> list[int]:
+    """Return the process ids of a process's descendants, or only of its children with a role."""
+    children = _children()
+    if role is None:
+        return list(_descendants(pid, children))
+    return [
+        member
+        for child in children[pid]
+        if _role(child) == role
+        for member in (child, *_descendants(child, children))
+    ]
+
+
 def memory_mb_below(pid: int) -> float:
-    """Return the memory of a process and its descendants, in units of 1,000,000 bytes.
+    """Return the memory of a process and its descendants, see ``memory_mb``."""
+    return memory_mb((pid, *pids_of_children(pid)))
+
+
+def memory_mb(pids: Iterable[int]) -> float:
+    """Return the memory of processes, in units of 1,000,000 bytes.
 
     A page that several processes share counts once over all of them.
     """
-    return sum(map(_pss_mb, (pid, *_descendants(pid, _children()))))
+    return sum(map(_pss_mb, pids))
 
 
 def _pss_mb(pid: int) -> float:

@@ -31,6 +31,7 @@ class Measurement(StrEnum):
     LANES = "lanes"
     REPLAYING = "replaying"
     REPLAY_LOAD = "replay-load"
+    REPLAY_MEMORY = "replay-memory"
     BACKLOG = "backlog"
     SOAK = "soak"
     COVERAGE = "coverage"
@@ -65,7 +66,11 @@ def command(
     ] = None,
     chunks: Annotated[
         int | None,
-        typer.Option(help="Chunks of `doors` or `tenants`; default: 50,000 or 1,000,000.", min=1),
+        typer.Option(
+            help="Chunks of `doors`, `tenants` or `replay-memory`; default: 50,000, 1,000,000 or "
+            "100,000.",
+            min=1,
+        ),
     ] = None,
     peers: Annotated[
         str, typer.Option(help="Systems that `peers` compares, with commas; default: all.")
@@ -94,7 +99,7 @@ def command(
     if name is Measurement.DOORS:
         size = {"seconds": seconds, "chunks": chunks}
         measure = partial(measure, **{key: value for key, value in size.items() if value})
-    elif name is Measurement.TENANTS and chunks and not seconds:
+    elif name in (Measurement.TENANTS, Measurement.REPLAY_MEMORY) and chunks and not seconds:
         measure = partial(measure, chunks)
     elif seconds or chunks:
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
