@@ -213,7 +213,10 @@ class Settings(BaseSettings):
         default=Path("~/.headrace"),
         description="Directory of the embedded servers and of the state of `up`.",
     )
-    redis_url: str = Field(default="", description="Redis, e.g. redis://host:6379/0.")
+    redis_url: str = Field(
+        default="",
+        description="Redis, e.g. redis://host:6379/0, or a cluster, redis+cluster://host,host.",
+    )
     bridge: BridgeSettings = Field(
         default=BridgeSettings(),
         description="Kafka as a way in, for `worker --only bridge`: its brokers, the prefix of its "

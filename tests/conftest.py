@@ -34,6 +34,7 @@ from tests.support.forked_parsers import parsers_are_forked
 from tests.support.forked_services import services_are_forked
 from tests.support.forking import shared_by_run
 from tests.support.ordering import long_first
+from tests.support.redis_cluster import RedisCluster, redis_cluster
 from tests.support.streams import emptied
 from tests.support.waiting import patience
 
@@ -167,3 +168,10 @@ def redis_server(servers_home: Path) -> Iterator[str]:
 async def redis_url(redis_server: str) -> str:
     """URL of a real, empty Redis."""
     return await emptied(redis_server)
+
+
+@pytest.fixture(scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisCluster]:
+    """Redis Cluster of six processes, for the tests of a module; they may break it."""
+    async with redis_cluster(tmp_path_factory.mktemp("cluster")) as it:
+        yield it

@@ -16,6 +16,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from events.names import GROUPS, Names, Topic
+from events.server.cluster import nodes_of
 from events.server.connection import redis_errors
 
 __all__ = [
@@ -62,7 +63,7 @@ _SEEN = "{document.*}:seen:*"
 
 _DEPLOYMENT = "deployment"
 
-_EVERYBODY = "ping info select time acl|whoami script|load"
+_EVERYBODY = "ping info select time acl|whoami script|load cluster|slots asking"
 
 _PUBLISHING = (
     _Grant(_SCRIPTS, f"{_LOGS} {_SEEN}"),
@@ -148,15 +149,19 @@ def _selector(grant: _Grant, prefix: str) -> str:
 async def password_hashes(redis: Redis, name: str) -> list[str]:
     """Return the hashes of a user's passwords (SHA-256, hex), as Redis stores them.
 
-    The list is empty if the user does not exist or has no password.
+    The list is empty if the user does not exist or has no password. Of a cluster, it is that of the
+    first node that has the user.
 
     Raises:
         ConfigurationError: our own user may not read users.
         Unavailable: Redis can't be reached.
     """
     with redis_errors():
-        user: Any = await redis.acl_getuser(name)
-    return [] if user is None else [str(digest).removeprefix("#") for digest in user["passwords"]]
+        for node in await nodes_of(redis):
+            user: Any = await node.acl_getuser(name)
+            if user is not None and user["passwords"]:
+                return [str(digest).removeprefix("#") for digest in user["passwords"]]
+    return []
 
 
 def hash_of(password: str) -> str:
@@ -167,14 +172,17 @@ def hash_of(password: str) -> str:
 async def put_user(redis: Redis, name: str, rules: Sequence[str], hashes: Sequence[str]) -> None:
     """Create a user or set its rules, in one step; existing connections stay open.
 
+    Of a cluster, each node gets the user, because none copies its users to another.
+
     Raises:
         ConfigurationError: our own user may not change users.
         Unavailable: Redis can't be reached.
     """
-    client: Any = redis
     passwords = [f"#{digest}" for digest in hashes]
     with redis_errors():
-        await client.execute_command("ACL SETUSER", name, *rules, *passwords)
+        nodes: Any = await nodes_of(redis)
+        for node in nodes:
+            await node.execute_command("ACL SETUSER", name, *rules, *passwords)
 
 
 async def require_reading(redis: Redis, names: Names, topics: Iterable[Topic]) -> None:
@@ -198,15 +206,21 @@ async def require_reading(redis: Redis, names: Names, topics: Iterable[Topic]) -
 
 
 async def save_users(redis: Redis) -> bool:
-    """Save users so that they survive a restart of Redis.
+    """Save users so that they survive a restart of Redis; of a cluster, on each node.
 
-    Returns False if Redis has no file for users and none for its configuration.
+    Returns False if a server has no file for users and none for its configuration.
 
     Raises:
         ConfigurationError: our own user may not save them.
         Unavailable: Redis can't be reached.
     """
-    client: Any = redis
+    with redis_errors():
+        nodes = await nodes_of(redis)
+    return all([await _save_users(node) for node in nodes])
+
+
+async def _save_users(node: Redis) -> bool:
+    client: Any = node
     for command in ("ACL SAVE", "CONFIG REWRITE"):
         try:
             with redis_errors():

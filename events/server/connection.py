@@ -9,24 +9,23 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
-from redis.asyncio.connection import (
-    AbstractConnection,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from events.server.cancellable import CANCELLABLE
+from events.server.cluster import ClusterClient, primaries_of
+from events.server.slots import Address
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 from runtime.intervals import Backoff
 from runtime.secrets import masked
@@ -36,6 +35,7 @@ __all__ = [
     "LONGEST_BLOCK",
     "PATIENCE",
     "QUESTIONS_UP_TO",
+    "REDIS_SCHEMES",
     "Headroom",
     "MemoryUse",
     "ServerFacts",
@@ -45,6 +45,10 @@ __all__ = [
     "redis_errors",
     "retrying",
 ]
+
+REDIS_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+cluster", "rediss+cluster"})
+_CLUSTER = "+cluster"
+_PORT = 6379
 
 LONGEST_BLOCK = timedelta(seconds=2)
 _COMMAND_TIMEOUT = timedelta(seconds=5)
@@ -56,7 +60,6 @@ _PASSING_CODES = (
 )
 _BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
 _REFUSED_IN_SCRIPT = "The user executing the script can't"
-_BROKEN_IN_UVLOOP = "the handler is closed"
 _REMEDY = "check HEADRACE_REDIS_URL and that the server runs"
 
 
@@ -74,10 +77,11 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
 
     The client never retries a command: a retried XADD whose reply was lost would add a second
     entry. With ``blocking`` the socket timeout exceeds a read that blocks for ``LONGEST_BLOCK``,
-    and every such read has its own connection; without it at most 32 connections are shared.
+    and every such read has its own connection; without it at most 32 connections are shared. Of a
+    cluster, this holds for each node.
 
     Raises:
-        ConfigurationError: the URL is not redis://, rediss:// or unix://.
+        ConfigurationError: the URL is not of one of the ``REDIS_SCHEMES``.
     """
     timeout = _COMMAND_TIMEOUT + (LONGEST_BLOCK if blocking else timedelta())
     options = {
@@ -88,7 +92,7 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
         "driver_info": None,
     }
     try:
-        pool = _pool(redis_url, options, blocking=blocking)
+        seeds, parsed = _parsed(redis_url)
     except ValueError:
         # the error is not quoted: it takes the rest of a password after a slash for the port
         if redis_url.startswith("kafka://"):
@@ -99,20 +103,48 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
             ) from None
         raise ConfigurationError(
             "HEADRACE_REDIS_URL is not a Redis URL",
-            "write redis://user:password@host:port/0 (or rediss://, unix://), with %2F for a slash "
-            "in the password, %23 for a #",
+            "write redis://user:password@host:port/0 (or rediss://, unix://, redis+cluster://), "
+            "with %2F for a slash in the password, %23 for a #",
         ) from None
-    pool.connection_class = _CANCELLABLE[pool.connection_class]
-    return Redis.from_pool(pool)
-
-
-def _pool(redis_url: str, options: dict[str, object], *, blocking: bool) -> ConnectionPool:
-    if blocking:
-        return ConnectionPool.from_url(redis_url, **options)
-    wait = _COMMAND_TIMEOUT.total_seconds()
-    return BlockingConnectionPool.from_url(
-        redis_url, max_connections=_CONNECTIONS, timeout=wait, **options
+    options |= parsed
+    if not seeds:
+        return Redis.from_pool(_pool(options, blocking=blocking))
+    return ClusterClient(
+        seeds,
+        lambda node: Redis.from_pool(_pool(options | node._asdict(), blocking=blocking)),
     )
+
+
+def _parsed(redis_url: str) -> tuple[list[Address], dict[str, Any]]:
+    """Return the first nodes of a cluster, if the URL names one, and the options of connections.
+
+    Raises:
+        ValueError: the URL is not a Redis URL.
+        ConfigurationError: the URL of a cluster names another database than 0.
+    """
+    scheme, _, rest = redis_url.partition("://")
+    if not scheme.endswith(_CLUSTER):
+        return [], dict(parse_url(redis_url))
+    netloc, path, query = urlsplit(f"//{rest}")[1:4]
+    user, at, hosts = netloc.rpartition("@")
+    options = dict(parse_url(f"{scheme.removesuffix(_CLUSTER)}://{user}{at}_{path}?{query}"))
+    if options.pop("db", 0) != 0:
+        raise ConfigurationError(
+            "HEADRACE_REDIS_URL names a database of a cluster", "a cluster has database 0 only"
+        )
+    parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
+    if not all(part.hostname for part in parts):
+        raise ValueError
+    return [Address(str(part.hostname), part.port or _PORT) for part in parts], options
+
+
+def _pool(options: dict[str, Any], *, blocking: bool) -> ConnectionPool:
+    kind: type[AbstractConnection] = options.get("connection_class", Connection)
+    options = {**options, "connection_class": CANCELLABLE[kind]}
+    if blocking:
+        return ConnectionPool(**options)
+    bounds = {"max_connections": _CONNECTIONS, "timeout": _COMMAND_TIMEOUT.total_seconds()}
+    return BlockingConnectionPool(**bounds | options)
 
 
 @contextmanager
@@ -123,7 +155,8 @@ def redis_errors() -> Iterator[None]:
         Unavailable: no connection, no reply in time, or the server is loading, read-only, busy, or
             lacks the disk or the replicas that it requires for a write.
         LogFull: the server is at its memory limit.
-        ConfigurationError: the server refused the credentials, or the user lacks a permission.
+        ConfigurationError: the server refused the credentials, the user lacks a permission, or the
+            server is a node of a cluster and the client is not.
     """
     try:
         yield
@@ -147,6 +180,11 @@ def redis_errors() -> Iterator[None]:
             ) from error
         if _REFUSED_IN_SCRIPT in str(error):
             raise _refused(error) from error
+        if isinstance(error, exceptions.AskError):
+            raise ConfigurationError(
+                "HEADRACE_REDIS_URL names one node of a cluster",
+                "write redis+cluster:// (or rediss+cluster://) for it",
+            ) from error
         if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
             raise Unavailable(f"Redis can't run commands now ({_line(error)})", _REMEDY) from error
         raise
@@ -172,75 +210,32 @@ def _line(error: Exception) -> str:
 
 
 async def check_server(client: Redis) -> ServerFacts:
-    """Read the server's properties and check them.
+    """Read the properties of the server and check them; of a cluster, those of each primary.
+
+    Returns those of the oldest version.
 
     Raises:
-        ConfigurationError: the server evicts keys, so whole streams would be lost when it is full.
-        Unavailable: the server can't be reached.
+        ConfigurationError: a server evicts keys, so whole streams would be lost when it is full.
+        Unavailable: a server can't be reached.
     """
     with redis_errors():
-        async with client.pipeline(transaction=False) as pipeline:
-            pipeline.info("server")
-            pipeline.info("memory")
-            server, memory = await pipeline.execute()
-    version = tuple(int(part) for part in str(server["redis_version"]).split("."))
-    facts = ServerFacts(version, str(memory["maxmemory_policy"]), int(memory["maxmemory"]))
-    if facts.maxmemory_policy != "noeviction":
-        raise ConfigurationError(
-            f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams",
-            "set it to noeviction",
-        )
-    return facts
+        all_facts = [await _facts(server) for server in await primaries_of(client)]
+    for facts in all_facts:
+        if facts.maxmemory_policy != "noeviction":
+            raise ConfigurationError(
+                f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams",
+                "set it to noeviction",
+            )
+    return min(all_facts, key=lambda facts: facts.version)
 
 
-class _Cancellable(AbstractConnection):
-    """Connection that does not lose a cancellation, and reports its own loss as such.
-
-    redis-py bounds each write by ``asyncio.wait_for``. Before Python 3.12 that function swallows a
-    cancellation that arrives at the moment when the write ends: the task continues as if it had
-    not been cancelled, and an ``asyncio.timeout`` around it never ends
-    (https://github.com/python/cpython/issues/86296). uvloop raises RuntimeError on a write to a
-    connection that it has seen break before its reader was notified.
-    """
-
-    async def send_packed_command(
-        self, command: bytes | str | Iterable[bytes], check_health: bool = True
-    ) -> None:
-        """Send as the base class does; raise a CancelledError that it has swallowed."""
-        asked_before = _times_cancelled()
-        try:
-            await super().send_packed_command(command, check_health)
-        except RuntimeError as error:
-            if _BROKEN_IN_UVLOOP not in str(error):
-                raise
-            raise exceptions.ConnectionError("Connection lost while writing to socket.") from error
-        if _times_cancelled() > asked_before:
-            await self.disconnect(nowait=True)
-            raise asyncio.CancelledError
-
-
-class _OverTcp(_Cancellable, Connection):
-    pass
-
-
-class _OverTls(_Cancellable, SSLConnection):
-    pass
-
-
-class _OverUnixSocket(_Cancellable, UnixDomainSocketConnection):
-    pass
-
-
-_CANCELLABLE: dict[type[AbstractConnection], type[AbstractConnection]] = {
-    Connection: _OverTcp,
-    SSLConnection: _OverTls,
-    UnixDomainSocketConnection: _OverUnixSocket,
-}
-
-
-def _times_cancelled() -> int:
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
+async def _facts(server: Redis) -> ServerFacts:
+    async with server.pipeline(transaction=False) as pipeline:
+        pipeline.info("server")
+        pipeline.info("memory")
+        info, memory = await pipeline.execute()
+    version = tuple(int(part) for part in str(info["redis_version"]).split("."))
+    return ServerFacts(version, str(memory["maxmemory_policy"]), int(memory["maxmemory"]))
 
 
 PATIENCE = timedelta(seconds=10)
@@ -341,7 +336,7 @@ class Headroom:
 
 
 async def read_memory(redis: Redis) -> MemoryUse:
-    """Read the memory use of Redis.
+    """Read the memory use of Redis; of a cluster, that of the fullest primary.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -351,5 +346,7 @@ async def read_memory(redis: Redis) -> MemoryUse:
 
 
 async def _read(redis: Redis) -> MemoryUse:
-    memory = await redis.info("memory")
-    return MemoryUse(int(memory["used_memory"]), int(memory["maxmemory"]))
+    servers = await primaries_of(redis)
+    infos = await asyncio.gather(*(server.info("memory") for server in servers))
+    uses = [MemoryUse(int(info["used_memory"]), int(info["maxmemory"])) for info in infos]
+    return max(uses, key=lambda use: (use.share, use.used_bytes))

@@ -10,6 +10,7 @@ from typing import Any
 from redis import exceptions
 from redis.asyncio import Redis
 
+from events.server.cluster import nodes_of
 from events.server.connection import redis_errors
 from runtime.errors import Unavailable
 
@@ -21,12 +22,20 @@ _LOOK_EVERY_S = 0.1
 async def rewrite_files(redis: Redis, patience: timedelta) -> list[str]:
     """Rewrite the log and the snapshot of Redis, if it keeps them; return which were rewritten.
 
+    Of a cluster, those of each node are, also of the replicas.
+
     Raises:
         ConfigurationError: our user may not do that.
         Unavailable: Redis can't be reached, fails, or takes longer than ``patience``.
     """
-    client: Any = redis
     deadline = monotonic() + patience.total_seconds()
+    with redis_errors():
+        nodes = await nodes_of(redis)
+    done = [name for node in nodes for name in await _rewrite(node, deadline)]
+    return list(dict.fromkeys(done))
+
+
+async def _rewrite(client: Any, deadline: float) -> list[str]:
     info = await _persistence(client)
     done = []
     if int(info["aof_enabled"]):

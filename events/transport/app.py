@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, Self
+from urllib.parse import parse_qsl
 
 import faust
 import structlog
@@ -16,8 +17,8 @@ from faust.types.agents import AgentFun
 from faust.types.channels import ChannelT
 from faust.types.fixups import FixupT
 from mode.services import ServiceTask
-from yarl import URL
 
+from events.server.connection import REDIS_SCHEMES
 from events.transport.consumer_group import InFlightEntry
 from events.transport.driver import register
 from events.transport.options import Options
@@ -28,7 +29,6 @@ __all__ = ["App", "run_app"]
 
 log = structlog.get_logger(__name__)
 
-_REDIS_SCHEMES = {"redis", "rediss", "unix"}
 _STOP_MARGIN = timedelta(seconds=12)
 # A full channel would stop the delivery to every topic, so the windows bound the entries instead.
 _UNBOUNDED = 1_000_000
@@ -71,7 +71,7 @@ class App(faust.App):
 
     Args:
         id: name of the application, for logs; groups are by topic (``events.names.GROUPS``).
-        broker: redis://, rediss:// or unix://; for a bridge kafka:// URLs with ``;`` between them.
+        broker: URL of Redis or of a cluster; for a bridge kafka:// URLs with ``;`` between them.
         options: options of the transport; if None, they are read from the query of the URL.
         on_dead: awaited with each letter before it is dead-lettered. If it raises, the event is
             delivered again instead. Over Kafka it must store the letter.
@@ -92,8 +92,8 @@ class App(faust.App):
         **settings: Any,
     ) -> None:
         register()
-        over_redis = broker.partition("://")[0] in _REDIS_SCHEMES
-        self.options = options or Options.from_query(URL(broker).query if over_redis else {})
+        over_redis = broker.partition("://")[0] in REDIS_SCHEMES
+        self.options = options or Options.from_query(_query(broker) if over_redis else {})
         self.redis_url = _without_query(broker) if over_redis else ""
         self.prefetch: dict[str, int] = {}
         self.on_dead = on_dead
@@ -162,6 +162,10 @@ class App(faust.App):
 
 def _without_query(url: str) -> str:
     return url.partition("?")[0]
+
+
+def _query(url: str) -> dict[str, str]:
+    return dict(parse_qsl(url.partition("?")[2]))
 
 
 async def run_app(app: App, stop: asyncio.Event, ready: Callable[[], None] | None = None) -> None:

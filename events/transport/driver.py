@@ -9,6 +9,7 @@ from faust.transport import base
 from faust.transport.drivers import TRANSPORTS
 from yarl import URL
 
+from events.server.connection import REDIS_SCHEMES
 from events.transport.consumer import Consumer
 from events.transport.options import Options
 from events.transport.producer import Producer
@@ -49,5 +50,6 @@ class Transport(base.Transport):
 
 
 def register() -> None:
-    """Register ``redis://`` with Faust in case the package's metadata is not installed."""
-    TRANSPORTS.aliases["redis"] = "events.transport:Transport"
+    """Register the URLs of Redis with Faust in case the package's metadata is not installed."""
+    for scheme in REDIS_SCHEMES:
+        TRANSPORTS.aliases[scheme] = "events.transport:Transport"

@@ -23,6 +23,7 @@ from events.server.acl import (
     user_name,
     user_rules,
 )
+from events.server.cluster import nodes_of
 from events.server.connection import check_server
 from gateway.clients import open_redis
 from gateway.output import print_json, stderr
@@ -143,8 +144,8 @@ async def _hashes(redis: Redis, access: Access) -> list[str]:
 
 
 async def _has_open_default_user(redis: Redis) -> bool:
-    user: Any = await redis.acl_getuser("default")
-    return user is not None and {"on", "nopass"} <= set(user["flags"])
+    users: list[Any] = [await node.acl_getuser("default") for node in await nodes_of(redis)]
+    return any(user is not None and {"on", "nopass"} <= set(user["flags"]) for user in users)
 
 
 def _plain(access: Access, urls: tuple[str, str]) -> dict[str, Any]:

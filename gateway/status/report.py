@@ -9,7 +9,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.names import Names
-from events.server.connection import check_server
+from events.server.cluster import primaries_of
+from events.server.connection import check_server, redis_errors
 from gateway.status import rows
 from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
 from processors.doctor.findings import Condition
@@ -81,6 +82,8 @@ async def read_status(
         Unavailable: Redis or Postgres can't be reached.
     """
     facts = await check_server(redis)
+    with redis_errors():
+        primaries = await primaries_of(redis)
     snapshot = await read_snapshot(redis, names)
     archiver = await archiver_rows(redis, names)
     ids = await Inventory(database).projects(project)
@@ -92,9 +95,10 @@ async def read_status(
         projects,
     )
     version = ".".join(map(str, facts.version))
+    cluster = f", cluster of {len(primaries)} primaries" if len(primaries) > 1 else ""
     return StatusReport(
         servers,
-        f"{version}{build}",
+        f"{version}{build}{cluster}",
         snapshot,
         archiver,
         projects,

@@ -108,6 +108,7 @@ class Chaos:
     redis_url: str
     home: Path
     test: str
+    partitions: int = 1
 
     @asynccontextmanager
     async def __call__(
@@ -137,7 +138,8 @@ class Chaos:
             where = database
             if where is None:
                 where = await stack.enter_async_context(fresh_database(self.postgres))
-            run = await self._opened(stack, seed, url, client_url or url, where, settings)
+            names = Names(f"run{next(_numbers)}", self.partitions)
+            run = await self._opened(stack, seed, names, url, client_url or url, where, settings)
             try:
                 yield run
             except Exception as error:
@@ -148,16 +150,16 @@ class Chaos:
         self,
         stack: AsyncExitStack,
         seed: int,
+        names: Names,
         url: str,
         client_url: str,
         database: Database,
         settings: dict[str, str],
     ) -> Run:
-        names = Names(f"run{next(_numbers)}")
         redis, asking = connect(url), connect(client_url)
         stack.push_async_callback(redis.aclose)
         stack.push_async_callback(asking.aclose)
-        client = Client.connect(client_url, prefix=names.prefix)
+        client = Client.connect(client_url, prefix=names.prefix, partitions=names.partitions)
         await stack.enter_async_context(client)
         logbook, replies = Logbook(), Replies(redis)
         count_tokens = TokenCounter(tokenizer_path(None))
@@ -183,6 +185,7 @@ class Chaos:
         return environment_of(url, database, home) | {
             "HEADRACE_DATABASE_URL": database.worker_url,
             "HEADRACE_STREAM_PREFIX": names.prefix,
+            "HEADRACE_PARTITIONS": str(names.partitions),
             "HEADRACE_MODEL": HASHING_MODEL,
             "HEADRACE_BATCH_DOCUMENTS": "16",
             "HEADRACE_RETRY_DELAY": "PT0.1S",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-
 from events.names import Names
 from events.server.acl import Role, hash_of, put_user, user_name, user_rules
-from events.server.connection import check_server
+from events.server.connection import check_server, connect
 
 __all__ = ["NAMES", "Doors", "open_doors"]
 
@@ -32,7 +30,7 @@ class Doors:
 
 async def open_doors(redis_url: str) -> Doors:
     """Make the users of all roles on a server."""
-    async with Redis.from_url(redis_url) as admin:
+    async with connect(redis_url) as admin:
         version = (await check_server(admin)).version
         for role in Role:
             rules = user_rules(role, NAMES.prefix, version)

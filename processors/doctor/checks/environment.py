@@ -15,6 +15,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from events.server.cluster import primaries_of
 from events.server.connection import connect, redis_errors
 from processors.doctor.checks.postgres_server import (
     check_postgres,
@@ -114,14 +115,17 @@ _REMEDY = "let NTP set the clocks of all hosts"
 
 
 async def redis_clock(redis: Redis) -> float:
-    """Read the server's time in Unix seconds.
+    """Read the server's time in Unix seconds; of a cluster, that farthest from this host's.
 
     Raises:
         Unavailable: the server can't be reached.
     """
+    offsets = []
     with redis_errors():
-        seconds, microseconds = await redis.time()
-    return float(seconds) + float(microseconds) / 1e6
+        for server in await primaries_of(redis):
+            seconds, microseconds = await server.time()
+            offsets.append(float(seconds) + float(microseconds) / 1e6 - time.time())
+    return time.time() + max(offsets, key=abs)
 
 
 def check_clocks(ahead_s: Mapping[str, float]) -> Condition:

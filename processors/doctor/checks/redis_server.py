@@ -2,40 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redis.asyncio import Redis
 
+from events.server.cluster import address_of, nodes_of
 from events.server.connection import redis_errors
-from processors.doctor.findings import Condition
+from processors.doctor.findings import Condition, State
 
 __all__ = ["check_redis", "redis_facts"]
 
+_STATES: Sequence[State] = (State.OK, State.WARNING, State.PROBLEM)
 _OLDEST = (6, 2)
 _FULL = 0.95
 _NEARLY_FULL = 0.8
 _MIB = 2**20
 
 
-async def redis_facts(redis: Redis) -> Mapping[str, Any]:
-    """Read facts about the server.
+async def redis_facts(redis: Redis) -> Mapping[str, Mapping[str, Any]]:
+    """Read facts about each server, by its address; a cluster has several, with the replicas.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: a server can't be reached.
     """
     with redis_errors():
-        async with redis.pipeline(transaction=False) as pipeline:
-            for section in ("server", "memory", "persistence"):
-                pipeline.info(section)
-            pipeline.acl_whoami()
-            *parts, user = await pipeline.execute()
+        nodes = await nodes_of(redis)
+        return {address_of(node): await _facts(node) for node in nodes}
+
+
+async def _facts(node: Redis) -> Mapping[str, Any]:
+    async with node.pipeline(transaction=False) as pipeline:
+        for section in ("server", "memory", "persistence", "replication"):
+            pipeline.info(section)
+        pipeline.acl_whoami()
+        *parts, user = await pipeline.execute()
     facts = {name: value for part in parts for name, value in part.items()}
     return {**facts, "user": str(user)}
 
 
-def check_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
-    """Judge version, persistence, eviction, memory and our user."""
+def check_redis(all_facts: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
+    """Judge version, persistence, eviction, memory and our user, and the replicas of a cluster.
+
+    Of a cluster, each condition is that of the node in the worst state, whose address is named.
+    """
+    if len(all_facts) == 1:
+        [facts] = all_facts.values()
+        yield from _conditions(facts)
+        return
+    by_node = {address: [*_conditions(facts)] for address, facts in all_facts.items()}
+    for conditions in zip(*by_node.values(), strict=True):
+        named = zip(by_node, conditions, strict=True)
+        address, worst = max(named, key=lambda pair: _STATES.index(pair[1].state))
+        is_fine = worst.state is State.OK
+        yield worst if is_fine else replace(worst, detail=f"{address}: {worst.detail}")
+    yield _replicas(all_facts)
+
+
+def _replicas(all_facts: Mapping[str, Mapping[str, Any]]) -> Condition:
+    primaries = [address for address, facts in all_facts.items() if facts["role"] == "master"]
+    alone = [address for address in primaries if not all_facts[address]["connected_slaves"]]
+    name = "redis.cluster"
+    counts = f"{len(primaries)} primaries, {len(all_facts) - len(primaries)} replicas"
+    if alone:
+        return Condition.warning(
+            name,
+            f"{counts}; no replica follows {', '.join(alone)}",
+            "start a replica of each primary: without it, its part of the log ends with it",
+        )
+    return Condition.ok(name, counts)
+
+
+def _conditions(facts: Mapping[str, Any]) -> Iterator[Condition]:
     yield _version(str(facts["redis_version"]))
     yield _persistence(facts)
     yield _eviction(str(facts["maxmemory_policy"]))

@@ -62,9 +62,28 @@ POSTGRES = PostgresFacts(
 )
 def test_redis(facts: dict[str, object], name: str | None, state: State) -> None:
     """Each fault is reported by its own condition only, with a remedy."""
-    found = {one.name: one for one in check_redis(REDIS | facts) if one.state is not State.OK}
+    conditions = check_redis({"127.0.0.1:6379": REDIS | facts})
+    found = {one.name: one for one in conditions if one.state is not State.OK}
     assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
     assert all(one.remedy for one in found.values())
+
+
+def test_redis_cluster() -> None:
+    """Each condition is that of the worst node, and names it; each primary needs a replica."""
+    replicated = REDIS | {"role": "master", "connected_slaves": 1}
+    cluster = {
+        "10.0.0.1:6379": replicated,
+        "10.0.0.2:6379": replicated | {"used_memory": 1020 * MIB},
+        "10.0.0.3:6379": replicated | {"connected_slaves": 0},
+        "10.0.0.4:6379": REDIS | {"role": "slave"},
+    }
+    found = {one.name: one for one in check_redis(cluster) if one.state is not State.OK}
+    assert {key: one.state for key, one in found.items()} == {
+        "redis.memory": State.PROBLEM,
+        "redis.cluster": State.WARNING,
+    }
+    assert found["redis.memory"].detail.startswith("10.0.0.2:6379: ")
+    assert "10.0.0.3:6379" in found["redis.cluster"].detail
 
 
 @pytest.mark.parametrize(
