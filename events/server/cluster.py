@@ -258,15 +258,19 @@ class ClusterClient(Redis):
 
     async def primaries(self) -> list[Redis]:
         """Return a client for each primary, in the order of their addresses."""
-        await self._refresh_if_outdated()
+        await self._look()
         return [self._node(address) for address in self._slots.primaries]
 
     async def nodes(self) -> list[Redis]:
-        """Return a client for each node, also for replicas; the slots are read for it."""
-        self._is_outdated = True
-        await self._refresh_if_outdated()
+        """Return a client for each node, also for replicas."""
+        await self._look()
         slots = self._slots
         return [self._node(address) for address in (*slots.primaries, *slots.replicas)]
+
+    async def _look(self) -> None:
+        """Read the slots: the callers of a node do not report that it is lost."""
+        self._is_outdated = True
+        await self._refresh_if_outdated()
 
     def _node(self, address: Address) -> Redis:
         node = self._nodes.get(address)

@@ -22,7 +22,7 @@ Owed = Mapping[Topic, frozenset[str]]
 
 
 async def owed(run: Run, worker: Worker) -> Owed:
-    """Ids of the entries that are pending for a worker, by topic."""
+    """Entries that are pending for a worker, as ``partition/id`` by topic."""
     found = {topic: await _pending(run, topic, worker.consumer) for topic in GROUPS}
     return {topic: frozenset(ids) for topic, ids in found.items() if ids}
 
@@ -51,11 +51,17 @@ async def settled_since(began: float, run: Run, *workers: Worker) -> float:
 
 async def _pending(run: Run, topic: Topic, consumer: str = "") -> set[str]:
     """Pending entries of the consumers whose names begin with ``consumer``."""
-    stream = run.names.stream(topic)
-    try:
-        rows: Any = await run.redis.xpending_range(stream, GROUPS[topic], "-", "+", _MOST_PENDING)
-    except ResponseError:
-        return set()  # the group does not exist yet
     return {
-        row["message_id"].decode() for row in rows if row["consumer"].startswith(consumer.encode())
+        f"{partition}/{row['message_id'].decode()}"
+        for partition in range(run.names.partitions)
+        for row in await _rows(run, run.names.stream(topic, partition), GROUPS[topic])
+        if row["consumer"].startswith(consumer.encode())
     }
+
+
+async def _rows(run: Run, stream: str, group: str) -> list[Any]:
+    try:
+        rows: Any = await run.redis.xpending_range(stream, group, "-", "+", _MOST_PENDING)
+    except ResponseError:
+        return []  # the group does not exist yet
+    return list(rows)

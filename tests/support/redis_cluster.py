@@ -129,6 +129,7 @@ class RedisCluster:
     async def move(self, key: str, target: Node) -> None:
         """Move the slot of a key to another primary, as ``redis-cli --cluster reshard`` does."""
         await self.begin_move(key, target)
+        await self.move_keys(key, target)
         await self.end_move(key, target)
 
     async def begin_move(self, key: str, target: Node) -> None:
@@ -137,12 +138,16 @@ class RedisCluster:
         await target.run("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         await source.run("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
 
-    async def end_move(self, key: str, target: Node) -> None:
-        """Move the keys of the slot, and then the slot."""
+    async def move_keys(self, key: str, target: Node) -> None:
+        """Move the keys of the slot, as far as it has any now."""
         slot, source = slot_of(key), await self.primary_of(key)
         while keys := await source.run("CLUSTER", "GETKEYSINSLOT", slot, _KEYS_PER_MOVE):
             address = ("127.0.0.1", target.port, "", 0, 20_000)
             await source.run("MIGRATE", *address, "KEYS", *keys)
+
+    async def end_move(self, key: str, target: Node) -> None:
+        """Let the nodes know that the slot has moved."""
+        slot, source = slot_of(key), await self.primary_of(key)
         await target.run("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         await source.run("CLUSTER", "SETSLOT", slot, "NODE", target.id)
 

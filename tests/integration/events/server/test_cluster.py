@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -153,6 +154,12 @@ async def test_slot_that_moves(client: Client, redis: Redis, cluster: RedisClust
     publishing = asyncio.ensure_future(client.publish_many([change(uri) for uri in uris]))
     await asyncio.sleep(0)
     assert not publishing.done()
+    await cluster.move_keys(stream, target)
+    async with redis.pipeline(transaction=False) as pipeline:
+        pipeline.eval("return 1", 2, stream, NAMES.seen("docs", "absent", 1))
+        pipeline.xadd(stream, {"event": "must not overtake"})
+        errors = await pipeline.execute(raise_on_error=False)
+    assert [type(error) for error in errors] == [TryAgainError] * 2
     await cluster.end_move(stream, target)
     receipts = await publishing
     ids = [entry.id for entry in await read_stream(redis, stream)][1:]
@@ -239,3 +246,23 @@ async def test_urls_name_the_right_kind_of_server(cluster: RedisCluster, redis_u
             await check_server(nothing)
     async with connect(cluster.url.replace("//", "//127.0.0.1:1,")) as partly:
         await eventually(partly.ping, "another node answers")
+
+
+async def test_failover_is_noticed_by_checks_alone(cluster: RedisCluster, redis: Redis) -> None:
+    """A client that only looks at the memory finds the new primary."""
+    await read_memory(redis)
+    node = (await cluster.primaries())[2]
+    node.kill()
+    try:
+        with pytest.raises(Unavailable):
+            await read_memory(redis)
+
+        async def is_served() -> bool:
+            with suppress(Unavailable):
+                return bool(await read_memory(redis))
+            return False
+
+        await eventually(is_served, "the memory of the new primary is read", timeout=30)
+    finally:
+        node.start()
+        await eventually(cluster.is_whole, "the cluster is whole", timeout=30)
