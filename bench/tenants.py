@@ -13,6 +13,7 @@ its eighth change until its segments are merged.
 
 ``spread_ratio``: changes per second over ``spread_projects`` projects ÷ those in one project, in
 an import with vectors by hashing by one worker process. Processor times are per change.
+The figures of the indexes are those of ``bench.many_indexes``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import asyncpg
 import numpy as np
 
 from bench.figures import Report
+from bench.many_indexes import INDEXES, index_figures
 from bench.processes import usage_by_role
 from bench.stack import Stack, bench_stack, until
 from events.client.client import Client
@@ -137,6 +139,7 @@ async def measure(
     idle_projects: int = IDLE_PROJECTS,
     idle_seconds: float = IDLE_S,
     changes: int = CHANGES,
+    indexes: int = INDEXES,
 ) -> Report:
     """Measure what many projects cost, then recall@10 and the median time by scope.
 
@@ -148,6 +151,7 @@ async def measure(
             **await spread_figures(stack, changes, changes // 2),
             **await idle_figures(stack, idle_projects, idle_seconds),
             **await _recall_figures(stack, chunks, questions),
+            **await index_figures(stack, indexes),
         }
     return Report("tenants", figures)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from redis.asyncio import Redis
@@ -13,11 +13,13 @@ from events.server.cluster import primaries_of
 from events.server.connection import check_server, redis_errors
 from gateway.status import rows
 from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
-from processors.doctor.findings import Condition
+from processors.doctor.checks.postgres_server import check_locks
+from processors.doctor.findings import Condition, State
 from store.archive import Archive
 from store.generations import catalog
 from store.generations.catalog import Projects
 from store.generations.inventory import Inventory
+from store.inspection.environment import read_locks
 from store.outbox import PostgresOutbox
 from store.postgres.pool import EVERY_AGENT, Database
 from store.views import statistics
@@ -85,6 +87,7 @@ async def read_status(
     with redis_errors():
         primaries = await primaries_of(redis)
     snapshot = await read_snapshot(redis, names)
+    snapshot = replace(snapshot, warnings=[*snapshot.warnings, *await _warnings(database)])
     archiver = await archiver_rows(redis, names)
     ids = await Inventory(database).projects(project)
     projects = [await _read_project(database, name, ids[name]) for name in sorted(ids)]
@@ -105,6 +108,13 @@ async def read_status(
         archives,
         "; ".join(condition.detail for condition in replica),
     )
+
+
+async def _warnings(database: Database) -> list[str]:
+    """Warn before searches fail because Postgres has no room for their locks."""
+    async with database.connection() as connection:
+        locks = check_locks(await read_locks(connection))
+    return [] if locks.state is State.OK else [f"{locks.detail}; {locks.remedy}"]
 
 
 async def _read_project(database: Database, name: str, project_id: int) -> _Project:

@@ -130,7 +130,8 @@ class BulkWriter:
         await connection.execute(_QUERIES["insert_chunks"], self._generation_id)
         at = self._project_id, self._generation_id
         await connection.execute(_QUERIES["insert_embeddings"], *at)
-        await connection.execute(_QUERIES["note_pending"], self._generation_id)
+        note_pending = _QUERIES["note_pending"].format(generation_id=int(self._generation_id))
+        await connection.execute(note_pending, self._generation_id)
         if self._has_contexts:
             await connection.execute(_QUERIES["note_contexts"], self._generation_id)
         await keyword.add(connection, self._generation_id, await segments)

@@ -54,9 +54,8 @@ async def copied(
             _QUERIES["copied_documents"], generation.id, agents, uris
         )
         ids = [row["id"] for row in documents]
-        rows = await connection.fetch(
-            _QUERIES["copied_chunks"], generation.id, generation.project_id, ids
-        )
+        sql = _QUERIES["copied_chunks"].format(generation_id=int(generation.id))
+        rows = await connection.fetch(sql, generation.id, generation.project_id, ids)
     chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
     models = {row["id"]: into.recipe.model_of(row["kind"]) for row in documents}
     # a generation without contexts keeps no headers of its chunks

@@ -149,9 +149,8 @@ async def stored_documents(
     Raises:
         asyncpg.PostgresError: the server failed.
     """
-    rows = connection.cursor(
-        _QUERIES["stored_documents"], generation_id, prefetch=_PREFETCHED_DOCUMENTS
-    )
+    sql = _QUERIES["stored_documents"].format(generation_id=int(generation_id))
+    rows = connection.cursor(sql, generation_id, prefetch=_PREFETCHED_DOCUMENTS)
     async for row in rows:
         yield _stored(row)
 

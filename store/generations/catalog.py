@@ -236,7 +236,8 @@ async def count_vectors(
     connection: asyncpg.Connection, generation_id: int, model: str, limit: int
 ) -> int:
     """Number of chunks with a vector of the model, at most ``limit``."""
-    count: int = await connection.fetchval(_QUERIES["count_vectors"], generation_id, model, limit)
+    sql = _QUERIES["count_vectors"].format(generation_id=int(generation_id))
+    count: int = await connection.fetchval(sql, model, limit)
     return count
 
 

@@ -47,11 +47,11 @@ async def drop_rows(database: Database, generation: Generation) -> AsyncIterator
     """
     scope = generation.project_id, EVERY_AGENT, generation.id
     for table in _TABLES:
-        query = _QUERIES["drop_rows"].format(table=table)
+        query = _QUERIES["drop_rows"].format(table=table, generation_id=int(generation.id))
         dropped = _BATCH_ROWS
         while dropped == _BATCH_ROWS:
             async with database.scope(*scope) as connection:
-                dropped = await connection.fetchval(query, generation.id, _BATCH_ROWS)
+                dropped = await connection.fetchval(query, _BATCH_ROWS)
             yield dropped
 
 

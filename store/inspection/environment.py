@@ -19,17 +19,51 @@ from store.postgres.named_queries import named
 from store.postgres.revision import Schema, read_schema
 
 __all__ = [
+    "LockUse",
     "PostgresFacts",
     "ReplicaFacts",
     "inspect_replica",
     "inspect_server",
     "local_directory",
     "probe",
+    "read_locks",
 ]
 
 _QUERIES = named("inspection")
 _CATCH_UP_S = 1.0
+_OTHER_LOCKS = 40
+"""Tables and indexes that a search locks beside those of the vectors."""
+
+_FAST_PATH_LOCKS = 16
+"""Locks that a session keeps to itself, outside of the table that all share."""
+
+_SIZED_FAST_PATH = 180_000
+"""From this version on, there are as many of them as ``max_locks_per_transaction``."""
 _CATCH_UP_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LockUse:
+    """Locks of a search, and the room for them.
+
+    ``per_transaction`` is the setting ``max_locks_per_transaction``; ``most_indexes`` the number of
+    indexes of the partition of the vectors that has most.
+    """
+
+    version: int
+    per_transaction: int
+    most_indexes: int
+
+    @property
+    def of_a_search(self) -> int:
+        """Number of tables and indexes that a search in this partition locks."""
+        return _OTHER_LOCKS + self.most_indexes
+
+    @property
+    def room(self) -> int:
+        """Number of locks that each connection can hold if all hold as many."""
+        own = _FAST_PATH_LOCKS if self.version < _SIZED_FAST_PATH else self.per_transaction
+        return own + self.per_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +86,7 @@ class PostgresFacts:
     shared_buffers_bytes: int
     vector_index_bytes: int
     clock: float
+    locks: LockUse
 
 
 async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
@@ -61,7 +96,17 @@ async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
         asyncpg.PostgresError: the server failed.
     """
     row = await connection.fetchrow(_QUERIES["server"])
-    return PostgresFacts(**row, schema=await read_schema(connection))
+    schema, locks = await read_schema(connection), await read_locks(connection)
+    return PostgresFacts(**row, schema=schema, locks=locks)
+
+
+async def read_locks(connection: asyncpg.Connection) -> LockUse:
+    """Read the room for locks, and what a search needs of it.
+
+    Raises:
+        asyncpg.PostgresError: the server failed, or its schema is older than the partitions.
+    """
+    return LockUse(**await connection.fetchrow(_QUERIES["locks"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ async def vector_findings(
     """
     recipe = generation.recipe
     rows = await connection.fetch(
-        _QUERIES["vector_findings"],
+        _QUERIES["vector_findings"].format(generation_id=int(generation.id)),
         generation.id,
         generation.project_id,
         recipe.model,

@@ -11,6 +11,7 @@ from importlib.resources import files
 import structlog
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -20,7 +21,13 @@ from runtime.errors import Unavailable
 from runtime.intervals import Backoff
 from store.postgres.connection import WriteConflict, connect, explained
 from store.postgres.locks import MIGRATION_LOCK
-from store.postgres.revision import check, head_revision, read_schema, refuse_flawed
+from store.postgres.revision import (
+    check,
+    head_revision,
+    read_schema,
+    refuse_flawed,
+    revisions,
+)
 
 __all__ = ["check", "head_revision", "upgrade"]
 
@@ -36,7 +43,8 @@ _PAUSE = Backoff(timedelta(seconds=2), timedelta(seconds=2), jitter=1)
 async def upgrade(owner_url: str) -> str:
     """Apply the migrations that the database lacks; return its new revision.
 
-    They commit together or not at all. Several processes may call this at once: the later ones wait
+    They commit together or not at all, except that one that reads a large table (``alone``) commits
+    by itself, after those before it. Several processes may call this at once: the later ones wait
     and find nothing to do. Code that is older than the database, but may use it, changes nothing.
     Other sessions are blocked for at most a second: then the migration rolls back and tries again.
 
@@ -48,7 +56,9 @@ async def upgrade(owner_url: str) -> str:
         "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
     )
     try:
-        return await _retry(engine)
+        while (revision := await _retry(engine)) < head_revision():
+            pass
+        return revision
     finally:
         await engine.dispose()
 
@@ -83,13 +93,24 @@ async def _upgrade(connection: AsyncConnection) -> str:
     if schema.revision is not None and schema.is_newer:
         refuse_flawed(schema)
         return schema.revision
-    await connection.run_sync(_apply_migrations)
-    return head_revision()
+    return await connection.run_sync(_apply_migrations, schema.revision)
 
 
-def _apply_migrations(connection: Connection) -> None:
+def _apply_migrations(connection: Connection, current: str | None) -> str:
+    """Apply the next migrations that commit together; return the last one."""
     config = Config()
     config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    target = _last_together(ScriptDirectory.from_config(config), current or "")
+    command.upgrade(config, target)
+    return target
+
+
+def _last_together(scripts: ScriptDirectory, current: str) -> str:
+    """Last of the migrations after the current one that commit in one transaction."""
+    left = [revision for revision in revisions() if revision > current]
+    for position, revision in enumerate(left):
+        if getattr(scripts.get_revision(revision).module, "alone", False):
+            return left[max(position - 1, 0)]
+    return head_revision()

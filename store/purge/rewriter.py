@@ -149,9 +149,12 @@ class Rewriter:
 
 
 def _dead_rows(details: Sequence[str]) -> int | None:
-    """Number of rows that could not be removed yet. Returns None if the server reports none."""
-    for line in details:
-        match = re.search(r"(\d+) dead row versions cannot be removed yet", line)
-        if match is not None:
-            return int(match[1])
-    return None
+    """Number of rows that could not be removed yet, over all partitions of a table.
+
+    Returns None if the server reports none.
+    """
+    matches = (
+        re.search(r"(\d+) dead row versions cannot be removed yet", line) for line in details
+    )
+    numbers = [int(match[1]) for match in matches if match is not None]
+    return sum(numbers) if numbers else None

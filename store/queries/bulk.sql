@@ -65,7 +65,7 @@ where
     and not exists (
         select
         from embeddings e
-        where e.generation_id = $1 and e.chunk_id = s.id and e.model_id = s.model_id
+        where e.generation_id = {generation_id} and e.chunk_id = s.id and e.model_id = s.model_id
     )
 group by s.agent, s.document_id, d.position, d.partition
 

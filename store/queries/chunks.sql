@@ -49,7 +49,7 @@ from unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[]
 where c.generation_id = $1 and c.id = n.id
 
 -- name: delete_chunks
--- Vectors go with them, by foreign key.
+-- Vectors go with them, by a trigger.
 delete from chunks where generation_id = $1 and id = any ($2::bigint[])
 
 -- name: cached_vectors

@@ -27,7 +27,7 @@ select
         when v.content_hash is null and x.plain_hash is null then (
             select e.embedding
             from embeddings e
-            where e.generation_id = $1 and e.chunk_id = c.id and e.model_id = c.model_id
+            where e.generation_id = {generation_id} and e.chunk_id = c.id and e.model_id = c.model_id
         )
     end as vector
 from chunks c

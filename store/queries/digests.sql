@@ -56,7 +56,7 @@ cross join lateral (
                 select
                 from embeddings e
                 where
-                    e.generation_id = d.generation_id
+                    e.generation_id = {generation_id}
                     and e.chunk_id = k.id
                     and e.model_id = k.model_id
             ) as has_vector,
@@ -68,7 +68,7 @@ cross join lateral (
             exists (
                 select
                 from embeddings e
-                where e.generation_id = d.generation_id and e.chunk_id = k.id and e.agent <> d.agent
+                where e.generation_id = {generation_id} and e.chunk_id = k.id and e.agent <> d.agent
             ) as vector_strayed
         from chunks k
         left join chunk_contexts x on x.generation_id = k.generation_id and x.chunk_id = k.id

@@ -36,13 +36,13 @@ update generations set detail = $3::jsonb where project_id = $1 and id = $2
 update generations set calibration = $3::jsonb where project_id = $1 and id = $2
 
 -- name: count_vectors
--- Chunks with a vector of a model, at most $3.
+-- Chunks with a vector of a model, at most $2.
 select count(*)
 from (
     select from embeddings e
     join models m on m.id = e.model_id
-    where e.generation_id = $1 and m.name = $2
-    limit $3
+    where e.generation_id = {generation_id} and m.name = $1
+    limit $2
 ) as counted
 
 -- name: sample_headings
@@ -84,7 +84,9 @@ where project_id = $1 and id = $2 and state in ('building', 'former')
 -- number.
 with gone as (
     delete from {table}
-    where ctid = any (array(select ctid from {table} where generation_id = $1 limit $2))
+    where
+        generation_id = {generation_id}
+        and ctid = any (array(select ctid from {table} where generation_id = {generation_id} limit $1))
     returning 1
 )
 select count(*) from gone

@@ -27,6 +27,21 @@ select
 from pg_roles
 where rolname = current_user
 
+-- name: locks
+-- Room for locks, and the most indexes that a search of vectors has to lock.
+select
+    current_setting('server_version_num')::int as version,
+    current_setting('max_locks_per_transaction')::int as per_transaction,
+    (
+        select coalesce(max(i.indexes), 0)::int
+        from (
+            select count(*) as indexes
+            from pg_index
+            where indrelid = any (array(select relid from pg_partition_tree(to_regclass('embeddings'))))
+            group by indrelid
+        ) i
+    ) as most_indexes
+
 -- name: written_up_to
 -- End of the primary's write-ahead log, and if indexers note the watermark.
 select pg_current_wal_lsn()::text as position, exists (select from watermarks) as has_notes
@@ -80,7 +95,7 @@ from (
     join documents d on d.generation_id = c.generation_id and d.id = c.document_id
     left join models m on m.id = c.model_id
     left join embeddings e
-        on e.generation_id = c.generation_id and e.chunk_id = c.id and e.model_id = c.model_id
+        on e.generation_id = {generation_id} and e.chunk_id = c.id and e.model_id = c.model_id
     left join vector_cache v
         on v.project_id = $2 and v.model_id = c.model_id and v.content_hash = c.content_hash
     left join pending_vectors p on p.generation_id = c.generation_id and p.document_id = d.id
@@ -92,7 +107,7 @@ from (
     join chunks c on c.generation_id = e.generation_id and c.id = e.chunk_id
     join documents d on d.generation_id = c.generation_id and d.id = c.document_id
     join models m on m.id = e.model_id
-    where e.generation_id = $1 and e.model_id is distinct from c.model_id
+    where e.generation_id = {generation_id} and e.model_id is distinct from c.model_id
 ) wrong
 where kind is not null
 order by agent, uri, ordinal
@@ -134,7 +149,7 @@ select
     pg_get_expr(i.indpred, i.indrelid) as predicate
 from pg_index i
 where
-    i.indrelid = 'embeddings'::regclass
+    i.indrelid = any (array(select relid from pg_partition_tree(to_regclass('embeddings'))))
     and i.indexrelid::regclass::text like 'embeddings\_hnsw\_%'
 order by name
 
@@ -154,7 +169,7 @@ for update
 delete from document_collections where generation_id = $1 and document_id = $2
 
 -- name: remove_chunks
--- Vectors go with them, by foreign key.
+-- Vectors go with them, by a trigger.
 delete from chunks where generation_id = $1 and document_id = $2
 
 -- name: remove_document

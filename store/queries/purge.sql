@@ -106,4 +106,9 @@ select
 
 -- name: forget_statistics
 -- ANALYZE keeps the samples of a table that has no rows any more.
-delete from pg_statistic where starelid = any ($1::text[]::regclass[])
+delete from pg_statistic
+where
+    starelid = any ($1::text[]::regclass[])
+    or starelid in (
+        select p.relid from unnest($1::text[]::regclass[]) as t (name) cross join pg_partition_tree(t.name) as p
+    )

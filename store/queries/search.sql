@@ -95,7 +95,7 @@ where
 -- The models whose vectors a generation has.
 select m.name, m.dimensions
 from models m
-where exists (select from embeddings e where e.generation_id = $1 and e.model_id = m.id)
+where exists (select from embeddings e where e.generation_id = {generation_id} and e.model_id = m.id)
 
 -- name: chunk_by_id
 -- A visible chunk with its text, which a question is like.
@@ -121,4 +121,4 @@ limit 1
 select m.name, e.embedding
 from embeddings e
 join models m on m.id = e.model_id
-where e.generation_id = $1 and e.chunk_id = $2
+where e.generation_id = {generation_id} and e.chunk_id = $1

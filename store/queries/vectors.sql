@@ -34,10 +34,10 @@ where
 -- The vectors of some chunks; those of different models are not comparable.
 select chunk_id, model_id, embedding
 from embeddings
-where generation_id = $1 and chunk_id = any ($2::bigint[])
+where generation_id = {generation_id} and chunk_id = any ($1::bigint[])
 
 -- name: indexed
--- The nearest by HNSW among chunks under the watermark, and every later one compared. Project,
+-- The nearest by HNSW among chunks under the watermark, and every later one compared. Generation,
 -- model and watermark are literals: with parameters, a generic plan can't prove that the partial
 -- index holds the rows. The limit is one too: without it, a generic plan assumes a tenth of all rows.
 with
@@ -82,16 +82,16 @@ select
         select count(*)
         from embeddings e
         where
-            e.generation_id = $1
+            e.generation_id = {generation_id}
             and e.model_id = m.id
             and e.chunk_id >= coalesce(i.watermark, 0)
     ) as tail
 from models m
-left join vector_indexes i on i.generation_id = $1 and i.model_id = m.id
+left join vector_indexes i on i.generation_id = {generation_id} and i.model_id = m.id
 order by m.id
 
 -- name: next_watermark
-select max(chunk_id) + 1 from embeddings where generation_id = $1
+select max(chunk_id) + 1 from embeddings where generation_id = {generation_id}
 
 -- name: is_filling
 -- True if vectors of recent changes are still missing: those below the watermark would be inserted
@@ -105,9 +105,9 @@ select exists (
 -- name: record_index
 -- From now on, queries use the index. Counts the vectors that it covers.
 insert into vector_indexes (generation_id, model_id, name, watermark, vectors)
-select $1, $2, $3, $4, count(*)
+select {generation_id}, $1, $2, $3, count(*)
 from embeddings
-where generation_id = $1 and model_id = $2 and chunk_id < $4
+where generation_id = {generation_id} and model_id = $1 and chunk_id < $3
 on conflict (generation_id, model_id) do update
 set name = excluded.name, watermark = excluded.watermark, vectors = excluded.vectors, built_at = now()
 
@@ -116,14 +116,31 @@ set name = excluded.name, watermark = excluded.watermark, vectors = excluded.vec
 select indexrelid::regclass::text as name
 from pg_index
 where
-    indrelid = 'embeddings'::regclass
+    indrelid = any (array(select relid from pg_partition_tree('embeddings')))
     and indexrelid::regclass::text like $1
     and indexrelid::regclass::text <> $2
 
+-- name: crowd
+-- Numbers of vectors of the indexes that other generations have on the table of this one, ascending.
+select c.reltuples::bigint as vectors
+from pg_index i
+join pg_class c on c.oid = i.indexrelid
+where
+    i.indrelid = vectors_table({generation_id})
+    and c.relname like 'embeddings\_hnsw\_%'
+    and split_part(c.relname, '_', 3) <> '{generation_id}'
+order by c.reltuples
+
+-- name: vectors_table
+select vectors_table({generation_id})::text
+
+-- name: forget_indexes
+delete from vector_indexes where generation_id = {generation_id}
+
 -- name: build_concurrently
 -- By the owner of the table; does not block writers.
-create index concurrently {name} on embeddings
-using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 16, ef_construction = {breadth})
+create index concurrently {name} on {table}
+using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = {neighbours}, ef_construction = {breadth})
 where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {watermark}
 
 -- name: drop_concurrently
@@ -131,7 +148,7 @@ drop index concurrently if exists {name}
 
 -- name: build_as_worker
 -- By a worker, which does not own the table; blocks writers.
-select build_vector_index($1, $2, $3, $4, $5, $6)
+select build_vector_index($1, $2, $3, $4, $5, $6, $7)
 
 -- name: drop_as_worker
 select drop_vector_index($1)

@@ -292,7 +292,8 @@ class Search:
                     f"the project has no chunk at {place}",
                     "use a place or a chunk_id of a result; ids change when a document does",
                 )
-            rows = await connection.fetch(_QUERIES["vectors_of_chunk"], generation.id, chunk["id"])
+            sql = _QUERIES["vectors_of_chunk"].format(generation_id=int(generation.id))
+            rows = await connection.fetch(sql, chunk["id"])
             words = await self._keyword.rarest(
                 connection,
                 Visibility.to(generation.id, agent, filters),
@@ -348,7 +349,8 @@ class Search:
     ) -> dict[int, tuple[int, npt.NDArray[np.float32]]]:
         """Model id and unit vector of some chunks by id; chunks without a vector are absent."""
         async with self._scope(generation, agent, Filters()) as connection:
-            rows = await connection.fetch(_VECTORS["stored"], generation.id, list(chunk_ids))
+            sql = _VECTORS["stored"].format(generation_id=int(generation.id))
+            rows = await connection.fetch(sql, list(chunk_ids))
         return {
             row["chunk_id"]: (row["model_id"], row["embedding"].to_numpy().astype(np.float32))
             for row in rows

@@ -50,6 +50,13 @@ FEW_VECTORS = 20_000
 BREADTH, BREADTH_FOR_FEW = 100, 64
 """Candidates for the neighbours of a vector while the graph is built (``ef_construction``)."""
 
+NEIGHBOURS, NEIGHBOURS_FOR_FEW = 16, 16
+"""Neighbours of a vector on each layer of the graph (``m``)."""
+
+MOST_INDEXES = 40
+"""Indexes on one table. Every search of a generation of this table locks them all, so above it the
+smallest generations are compared one by one."""
+
 MAX_IMPORT_TAIL = 100_000
 """Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
@@ -79,6 +86,11 @@ class _Build:
         return BREADTH_FOR_FEW if self.vectors <= FEW_VECTORS else BREADTH
 
     @property
+    def neighbours(self) -> int:
+        """Number of neighbours of a vector on each layer of the graph."""
+        return NEIGHBOURS_FOR_FEW if self.vectors <= FEW_VECTORS else NEIGHBOURS
+
+    @property
     def name(self) -> str:
         return f"embeddings_hnsw_{self.generation_id}_{self.model_id}_{self.watermark}"
 
@@ -98,7 +110,14 @@ class Refreshed(NamedTuple):
 class VectorIndexes:
     """Keeps the HNSW indexes of generations up to date."""
 
-    def __init__(self, database: Database, owner_url: str | None, exact_chunks: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        owner_url: str | None,
+        exact_chunks: int,
+        most_indexes: int = MOST_INDEXES,
+    ) -> None:
+        self._most_indexes = most_indexes
         self._database = database
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
@@ -123,6 +142,9 @@ class VectorIndexes:
         defers the build, for at most ``MAX_DEFERRAL_S``, while other projects have chunks without
         vectors, because a build takes CPU time from their import.
 
+        A generation that is smaller than ``MOST_INDEXES`` others of its table gets no index, and
+        the one that it has is dropped.
+
         Raises:
             Unavailable: the server cannot be reached, or a lock is held by another session.
         """
@@ -139,6 +161,15 @@ class VectorIndexes:
                 await self._build(builder, build)
         self._deferred.pop(generation_id, None)
         return Refreshed(len(due), left)
+
+    async def _is_outgrown(
+        self, connection: asyncpg.Connection, generation_id: int, vectors: Mapping[int, int]
+    ) -> bool:
+        """Return whether there are enough indexes of larger generations on the same table."""
+        crowd = await connection.fetch(_of(generation_id, "crowd"))
+        if len(crowd) < self._most_indexes:
+            return False
+        return max(vectors.values()) <= int(crowd[-self._most_indexes]["vectors"])
 
     async def _is_deferred(self, project_id: int, generation_id: int) -> bool:
         now = monotonic()
@@ -159,8 +190,9 @@ class VectorIndexes:
         pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
         async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
-        if not rows:
-            return
+            if not rows:
+                return
+            await connection.execute(_of(generation_id, "forget_indexes"))
         async with self._builder(generation_id, wait=True) as builder:
             if builder is None:
                 raise Unavailable(f"generation {generation_id} is being indexed", "try again later")
@@ -172,14 +204,20 @@ class VectorIndexes:
     ) -> tuple[list[_Build], int]:
         """Indexes to be built now, and the number of those that wait for the end of an import."""
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
-            survey = await connection.fetch(_QUERIES["survey"], generation_id)
+            survey = await connection.fetch(_of(generation_id, "survey"))
+            vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
             too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
-            if too_long:
-                watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
+            has_index = any(row["name"] for row in survey)
+            is_outgrown = (too_long or has_index) and await self._is_outgrown(
+                connection, generation_id, vectors
+            )
+            if too_long and not is_outgrown:
+                watermark = await connection.fetchval(_of(generation_id, "next_watermark"))
                 filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
-        vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
+        if is_outgrown and has_index:
+            await self.drop(project_id, generation_id)
         inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
-        if not too_long:
+        if not too_long or is_outgrown:
             return [], 0
         importing = {
             model_id
@@ -207,8 +245,7 @@ class VectorIndexes:
         await builder.build(build)
         async with self._scope(build) as connection:
             await connection.execute(
-                _QUERIES["record_index"],
-                build.generation_id,
+                _of(build.generation_id, "record_index"),
                 build.model_id,
                 build.name,
                 build.watermark,
@@ -218,7 +255,7 @@ class VectorIndexes:
 
     async def _current(self, build: _Build) -> str:
         async with self._scope(build) as connection:
-            survey = await connection.fetch(_QUERIES["survey"], build.generation_id)
+            survey = await connection.fetch(_of(build.generation_id, "survey"))
         return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
 
     async def _drop_others(self, builder: _Builder, build: _Build, keep: str) -> None:
@@ -263,6 +300,11 @@ class VectorIndexes:
                 yield is_alone
 
 
+def _of(generation_id: int, name: str) -> str:
+    """Statement that names its generation by a literal: it opens one partition only."""
+    return _QUERIES[name].format(generation_id=int(generation_id))
+
+
 class _Builder:
     """Builds and drops indexes."""
 
@@ -281,14 +323,17 @@ class _OwnerBuilder(_Builder):
 
     async def build(self, build: _Build) -> None:
         await self._connection.execute(_QUERIES["build_memory"])
+        table = await self._connection.fetchval(_of(build.generation_id, "vectors_table"))
         await self._connection.execute(
             _QUERIES["build_concurrently"].format(
                 name=build.name,
+                table=table,
                 dimensions=int(build.dimensions),
                 generation_id=int(build.generation_id),
                 model_id=int(build.model_id),
                 watermark=int(build.watermark),
                 breadth=int(build.breadth),
+                neighbours=int(build.neighbours),
             )
         )
 
@@ -314,6 +359,7 @@ class _WorkerBuilder(_Builder):
                 build.dimensions,
                 build.watermark,
                 build.breadth,
+                build.neighbours,
                 timeout=_BUILD_TIMEOUT_S,
             )
 

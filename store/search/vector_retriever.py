@@ -210,7 +210,9 @@ class StoredModels:
     async def _widths(self, connection: asyncpg.Connection, generation_id: int) -> Widths:
         widths = self._cache.get(generation_id)
         if widths is None:
-            rows = await connection.fetch(_COVERAGE["embedded_by"], generation_id)
+            rows = await connection.fetch(
+                _COVERAGE["embedded_by"].format(generation_id=int(generation_id))
+            )
             widths = {row["name"]: row["dimensions"] for row in rows}
             if widths:
                 self._cache.put(generation_id, widths)

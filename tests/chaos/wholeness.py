@@ -23,6 +23,7 @@ _OWNED_TABLES = """
       JOIN information_schema.tables t USING (table_schema, table_name)
      WHERE c.column_name = 'generation_id' AND c.table_schema = 'public'
        AND t.table_type = 'BASE TABLE'
+       AND NOT (SELECT relispartition FROM pg_class WHERE oid = c.table_name::regclass)
 """
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from processors.doctor.findings import Condition
 from runtime.errors import HeadraceError
 from store.inspection.environment import (
+    LockUse,
     PostgresFacts,
     ReplicaFacts,
     inspect_replica,
@@ -16,7 +17,13 @@ from store.postgres.connection import connect_once, explained
 from store.postgres.revision import Schema, head_revision
 from store.postgres.roles import take_role
 
-__all__ = ["check_postgres", "check_replica", "postgres_facts", "replica_conditions"]
+__all__ = [
+    "check_locks",
+    "check_postgres",
+    "check_replica",
+    "postgres_facts",
+    "replica_conditions",
+]
 
 _OLDEST_VERSION = 15
 _OLDEST_VECTOR = (0, 8)
@@ -45,13 +52,14 @@ async def postgres_facts(url: str, role: str) -> PostgresFacts:
 
 
 def check_postgres(facts: PostgresFacts) -> Iterator[Condition]:
-    """Judge version, extension, schema, role, durability and memory."""
+    """Judge version, extension, schema, role, durability, memory and locks."""
     yield _version(facts.version)
     yield _extension(facts.vector_version)
     yield _schema(facts.schema)
     yield _role(facts)
     yield _durability(facts)
     yield _memory(facts)
+    yield check_locks(facts.locks)
 
 
 def _version(version: int) -> Condition:
@@ -118,6 +126,23 @@ def _memory(facts: PostgresFacts) -> Condition:
             "raise `shared_buffers` above the size of the vector indexes, or restart `headrace up`",
         )
     return Condition.ok("postgres.memory", detail)
+
+
+def check_locks(locks: LockUse) -> Condition:
+    """Judge whether every connection can search at once in the partition with most indexes."""
+    detail = (
+        f"a search locks up to {locks.of_a_search} tables and indexes, "
+        f"and there is room for {locks.room} for each connection"
+    )
+    if locks.of_a_search > locks.room:
+        needed = locks.per_transaction + locks.of_a_search - locks.room
+        return Condition.warning(
+            "postgres.locks",
+            f"{detail}: many searches at once fail (`out of shared memory`)",
+            f"raise `max_locks_per_transaction` to {needed} or more and restart Postgres; "
+            "a replay of a project that was indexed before the partitions moves it into one",
+        )
+    return Condition.ok("postgres.locks", detail)
 
 
 async def replica_conditions(primary_url: str, replica_url: str) -> list[Condition]:

@@ -157,7 +157,7 @@ async def _tables_with(connection: asyncpg.Connection, column: str) -> list[str]
     rows = await connection.fetch(
         "select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid "
         "where c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace "
-        "and a.attname = $1 order by 1",
+        "and not c.relispartition and a.attname = $1 order by 1",
         column,
     )
     return [row["relname"] for row in rows]
@@ -195,6 +195,21 @@ async def test_every_table_of_tenants_forces_row_level_security(database: FreshD
     assert "generations" in of_projects
     assert of_generations == list(INDEX)
     assert [row["relname"] for row in fenced] == sorted(of_projects + of_generations)
+
+
+async def test_no_role_reaches_a_partition(database: FreshDatabase) -> None:
+    """Partitions force row-level security without a policy, and no role has a right to them."""
+    connection = await asyncpg.connect(database.owner_url)
+    partitions = await connection.fetch(
+        "select c.relname, c.relrowsecurity and c.relforcerowsecurity as is_fenced, "
+        "exists (select from pg_policy p where p.polrelid = c.oid) as has_policy, "
+        "exists (select from information_schema.role_table_grants g "
+        "where g.table_name = c.relname and starts_with(g.grantee, 'headrace_')) as is_granted "
+        "from pg_class c where c.relispartition and c.relkind in ('r', 'p')"
+    )
+    await connection.close()
+    assert len(partitions) > 64
+    assert {tuple(row)[1:] for row in partitions} == {(True, False, False)}
 
 
 async def test_every_key_between_tenant_tables_holds_the_tenant(database: FreshDatabase) -> None:
@@ -415,7 +430,10 @@ async def filled(database: FreshDatabase, tenants: Tenants) -> Tenant:
         ("select * from documents where generation_id = $1 and agent = '' and uri = 'a'", "ri_key"),
         ("select * from chunks where generation_id = $1 and document_id = 1", "chunks_by_document"),
         ("select * from chunks where generation_id = $1 and id = any ('{1,2}')", "chunks_pkey"),
-        ("select * from embeddings where generation_id = $1 and chunk_id >= 1", "embeddings_pkey"),
+        (
+            "select * from embeddings where generation_id = $1 and chunk_id >= 1",
+            "_pkey on embeddings_",
+        ),
         ("delete from chunks where generation_id = $1 and id = any ('{1,2}')", "chunks_pkey"),
         (
             "select * from keyword_postings where generation_id = $1 and term = any ('{1,2}')",

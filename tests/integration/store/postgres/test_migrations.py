@@ -12,8 +12,10 @@ from events.models import Filters
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import ConfigurationError
 from store.generations.catalog import Recipe
+from store.postgres.pool import EVERY_AGENT, Database
 from store.postgres.schema import upgrade
 from store.search.search import Search
+from store.search.vector_indexes import VectorIndexes
 from store.store import Store
 from store.types import SearchRequest
 from tests.support.databases import create_database
@@ -89,6 +91,47 @@ async def test_a_migrated_index_has_the_recipe_that_it_was_made_by(urls: tuple[s
         assert created.id not in {alpha.id, beta.id, empty.id}
         await store.apply([document_write("a", 10, ["one"], project="new")])
         assert await contents_of(worker, created) == {("", "a"): ["one"]}
+
+
+async def test_vectors_stay_where_they_are(urls: tuple[str, str]) -> None:
+    """Vectors of older generations keep their table and its index; those of new ones are beside."""
+    owner = await asyncpg.connect(urls[0])
+
+    async def tables(project: str) -> set[str]:
+        async with opened(urls[1]) as worker:
+            live = await Store(worker, RECIPE).generation(project)
+            async with worker.scope(live.project_id, EVERY_AGENT, live.id) as connection:
+                rows = await connection.fetch("select tableoid::regclass::text from embeddings")
+            assert await owner.fetchval("select vectors_table($1)::text", live.id) in {
+                row["tableoid"] for row in rows
+            }
+            return {row["tableoid"] for row in rows}
+
+    async with opened(urls[1]) as worker:
+        store = Store(worker, RECIPE)
+        await store.apply([document_write("a", 10, ["one"], project="new")])
+        assert await tables("alpha") == {"embeddings_before"}
+        [table] = await tables("new")
+        assert table not in {"embeddings_before", "embeddings_hashed"}
+        for project in ("alpha", "new"):
+            live = await store.generation(project)
+            indexes = VectorIndexes(worker, None, exact_chunks=0)
+            assert (await indexes.refresh(live.project_id, live.id)).built >= 1
+        names = await owner.fetch(
+            "select indrelid::regclass::text as name from pg_index "
+            "where indexrelid::regclass::text like 'embeddings\\_hnsw\\_%'"
+        )
+        assert {row["name"] for row in names} >= {"embeddings_before", table}
+        before = len(await _vectors(worker, store, "alpha"))
+        await store.apply([document_write("b.md", 60, [], change="delete")])
+        assert len(await _vectors(worker, store, "alpha")) == before - 1
+    await owner.close()
+
+
+async def _vectors(worker: Database, store: Store, project: str) -> list[asyncpg.Record]:
+    live = await store.generation(project)
+    async with worker.scope(live.project_id, EVERY_AGENT, live.id) as connection:
+        return list(await connection.fetch("select from embeddings"))
 
 
 async def test_roles_that_the_owner_may_not_make(postgres_server: EmbeddedPostgres) -> None:

@@ -30,13 +30,24 @@ select format('%s.%s %s%s%s', c.relname, a.attname, format_type(a.atttypid, a.at
     case when a.attidentity <> '' then ' identity' else '' end) as line
 from pg_class c
 join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
 union all
-select format('index %s', indexdef) from pg_indexes where schemaname = 'public'
+select format('index %s', indexdef)
+from pg_indexes i
+join pg_class c on c.oid = i.tablename::regclass
+where schemaname = 'public' and not c.relispartition
 union all
-select format('constraint %s %s', conrelid::regclass, pg_get_constraintdef(oid))
-from pg_constraint
-where connamespace = 'public'::regnamespace and contype in ('c', 'f')
+select format('partitions of %s: %s, of which with row-level security %s', i.inhparent::regclass,
+    count(*), count(*) filter (where c.relrowsecurity and c.relforcerowsecurity))
+from pg_inherits i
+join pg_class c on c.oid = i.inhrelid and c.relkind in ('r', 'p')
+group by i.inhparent
+union all
+select format('constraint %s %s', k.conrelid::regclass, pg_get_constraintdef(k.oid))
+from pg_constraint k
+join pg_class c on c.oid = k.conrelid
+where k.connamespace = 'public'::regnamespace and k.contype in ('c', 'f')
+    and not c.relispartition
 union all
 select format('policy on %s: %s', tablename, regexp_replace(qual, '\\s+', ' ', 'g'))
 from pg_policies where schemaname = 'public'

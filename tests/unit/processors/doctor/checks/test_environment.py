@@ -16,7 +16,7 @@ from processors.doctor.checks.environment import (
 from processors.doctor.checks.postgres_server import check_postgres
 from processors.doctor.checks.redis_server import check_redis
 from processors.doctor.findings import State
-from store.inspection.environment import PostgresFacts
+from store.inspection.environment import LockUse, PostgresFacts
 from store.postgres.revision import Schema, head_revision
 
 MIB = 2**20
@@ -43,6 +43,7 @@ POSTGRES = PostgresFacts(
     shared_buffers_bytes=512 * MIB,
     vector_index_bytes=100 * MIB,
     clock=0.0,
+    locks=LockUse(version=180004, per_transaction=64, most_indexes=42),
 )
 
 
@@ -103,6 +104,8 @@ def test_redis_cluster() -> None:
         ({"owns_tables": True}, "postgres.role", State.PROBLEM),
         ({"fsync": False}, "postgres.durability", State.PROBLEM),
         ({"vector_index_bytes": GIB}, "postgres.memory", State.WARNING),
+        ({"locks": LockUse(180004, 64, 900)}, "postgres.locks", State.WARNING),
+        ({"locks": LockUse(170004, 64, 42)}, "postgres.locks", State.WARNING),
     ],
 )
 def test_postgres(changes: dict[str, object], name: str | None, state: State) -> None:
