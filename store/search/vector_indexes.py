@@ -50,7 +50,7 @@ FEW_VECTORS = 20_000
 BREADTH, BREADTH_FOR_FEW = 100, 64
 """Candidates for the neighbours of a vector while the graph is built (``ef_construction``)."""
 
-NEIGHBOURS, NEIGHBOURS_FOR_FEW = 16, 16
+NEIGHBOURS, NEIGHBOURS_FOR_FEW = 16, 12
 """Neighbours of a vector on each layer of the graph (``m``)."""
 
 MOST_INDEXES = 40

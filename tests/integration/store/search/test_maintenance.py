@@ -170,7 +170,7 @@ async def test_large_projects_get_an_index(
     maintenance = Maintenance(index.database, owner_url, exact_chunks=1000)
     await maintenance.run_once()
     [(first_name, options)] = (await indexes(database)).items()
-    assert options == ["m=16", "ef_construction=64"]
+    assert options == ["m=12", "ef_construction=64"]
     await index.store.apply([index.document("tail", texts[2600:], vectors[2600:])])
     assert await recall(Index.of(index.database), vectors, 40) >= 0.95
 
