@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby, zip_longest
 
 import pytest
@@ -15,6 +16,7 @@ from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos
 from tests.chaos.seeds import seeds, size
 from tests.chaos.takeovers import taken_over
+from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import patience
 
 POINTS = os.environ.get("HEADRACE_TEST_POINTS", ",".join(WORKER_POINTS)).split(",")
@@ -39,6 +41,16 @@ async def test_work_of_a_killed_worker_is_taken_over(
         raise errors[0]
     if errors:
         raise ExceptionGroup(f"{len(errors)} of {len(runs)} runs", errors)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_work_on_a_cluster_is_taken_over(
+    chaos: Chaos, cluster: RedisCluster, seed: int, record_property: Note
+) -> None:
+    """The same holds on a Redis Cluster; each seed kills at one point of each pipeline."""
+    groups = _one_of_each_pipeline()
+    on_cluster = replace(chaos, redis_url=cluster.url, partitions=6)
+    await _killed_at(on_cluster, groups[seed % len(groups)], seed, record_property)
 
 
 def _one_of_each_pipeline() -> list[list[str]]:

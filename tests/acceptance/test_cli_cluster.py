@@ -1,0 +1,72 @@
+"""Every command on a Redis Cluster, with a user for each role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace import BlockingClient
+from processors.embedders.hash_embedder import HASHING_MODEL
+from tests.support.cli import Cli, environment_of
+from tests.support.databases import Database
+from tests.support.processes import WorkerProcess
+from tests.support.redis_cluster import RedisCluster
+
+
+async def test_commands_work_on_a_cluster(
+    cluster: RedisCluster, database: Database, tmp_path: Path
+) -> None:
+    """Documents of all partitions are indexed, found, examined and purged."""
+    admin = Cli(
+        environment_of(cluster.url, database, tmp_path / "home")
+        | {"HEADRACE_MODEL": HASHING_MODEL, "HEADRACE_PARTITIONS": "6"}
+    )
+    access = await admin("access", "--json")
+    assert access.json["saved"] is True, access
+    urls = {
+        one["role"]: {
+            "HEADRACE_REDIS_URL": one["redis_url"],
+            "HEADRACE_DATABASE_URL": one["database_url"],
+        }
+        for one in access.json["roles"]
+    }
+    assert urls["worker"]["HEADRACE_REDIS_URL"].startswith("redis+cluster://headrace_worker:")
+    worker, publisher, operator = (
+        Cli({**admin.environment, **urls[role], "HEADRACE_OWNER_DATABASE_URL": owner_url})
+        for role, owner_url in {
+            "worker": "",
+            "publisher": "",
+            "operator": database.owner_url,
+        }.items()
+    )
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"{number}.md").write_text(f"# Wheel {number}\n\nThe wheel turns.\n")
+    async with WorkerProcess(
+        worker.environment["HEADRACE_REDIS_URL"], database, worker.environment
+    ):
+        synced = await publisher("sync", str(folder), "--project", "mill", "--wait", "--json")
+        assert synced.json["indexed"] == 12, synced
+        answer = await publisher("ask", "wheel turns", "--project", "mill", "--json")
+        assert answer.json["results"], answer
+        status = await operator("status", "--json")
+        assert status.json["redis"].endswith("cluster of 3 primaries"), status
+        assert status.json["projects"][0]["documents"] == 12
+        assert len(status.json["workers"]) == 1
+        doctor = await operator("doctor", "--project", "mill", "--json")
+        found = {one["name"]: one for one in doctor.json["environment"]}
+        assert found["redis.cluster"]["detail"] == "3 primaries, 3 replicas", doctor
+        assert found["redis.cluster"]["state"] == "ok"
+        assert all(project["findings"] == [] for project in doctor.json["projects"]), doctor
+        assert (await operator("dead", "list", "--json")).code == 0
+        replayed = await operator("replay", "--project", "mill", "--json")
+        assert replayed.code == 0, replayed
+        purged = await admin("document", "purge", "0.md", "-p", "mill", "--yes", "--json")
+        assert purged.code == 0, purged
+
+
+def test_blocking_client(cluster: RedisCluster) -> None:
+    """A program without a loop publishes to the cluster."""
+    with BlockingClient.connect(cluster.url, prefix="apart", partitions=6) as client:
+        receipts = [client.upsert("mill", f"{number}.md", "text") for number in range(9)]
+    assert len({receipt.token.split(":")[1] for receipt in receipts}) > 1
