@@ -66,6 +66,7 @@ class ClusterClient(Redis):
         self._open_node = open_node
         self._nodes: dict[Address, Redis] = {}
         super().__init__(connection_pool=self._node(seeds[0]).connection_pool)
+        self.seeds = list(seeds)
         self._slots = SlotMap(seeds)
         self._is_outdated = True
         self._refreshed_at = 0.0
@@ -305,14 +306,16 @@ class ClusterClient(Redis):
         """Read the slots from any node.
 
         Raises:
-            ConnectionError: no node answers, and none ever has.
+            ConnectionError: no node answers, and none ever has; AuthenticationError is one, too.
         """
+        lost: Exception | None = None
         for address in self._slots.sources(self._failed):
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     rows = await _run(self._node(address), ["CLUSTER SLOTS"], {})
-            except (*_LOST, exceptions.BusyLoadingError) as error:
+            except _LOST as error:
                 log.info("cluster.node_silent: %s: %s", address, error)
+                lost = error
                 continue
             except exceptions.ResponseError as error:
                 if "cluster support disabled" not in str(error):
@@ -321,12 +324,14 @@ class ClusterClient(Redis):
                     f"{address} in HEADRACE_REDIS_URL is not a node of a cluster",
                     "write redis:// for a single server",
                 ) from error
+            if not rows:  # it does not belong to the cluster yet, or not any more
+                continue
             self._slots.replace(rows, address.host)
             self._is_outdated, self._failed = False, None
             break
         self._refreshed_at = monotonic()
         if not self._slots.primaries:
-            raise exceptions.ConnectionError("no node of the cluster answers")
+            raise lost or exceptions.ConnectionError("no node of the cluster has slots")
 
 
 class _ClusterPipeline(Pipeline):

@@ -208,6 +208,10 @@ async def test_users_exist_on_every_node(cluster: RedisCluster, redis: Redis) ->
     publisher = Client.connect(doors.url(Role.PUBLISHER), partitions=NAMES.partitions)
     async with publisher:
         await publisher.publish_many([change(f"{number}.md") for number in range(12)])
+    wrong = doors.url(Role.PUBLISHER).replace("no-secret", "wrong-secret")
+    async with connect(wrong) as stranger:
+        with pytest.raises(ConfigurationError, match="refused the credentials"):
+            await check_server(stranger)
     async with connect(doors.url(Role.PUBLISHER)) as publishing:
         with pytest.raises(ConfigurationError, match="denied"), redis_errors():
             await publishing.xdel(NAMES.stream(Topic.CHANGED_LIVE), "1-1")
