@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
-from asyncpg.transaction import Transaction
 
 from runtime.errors import ConfigurationError, Unavailable
 
@@ -78,16 +77,45 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
     """True if a pooler lends the server's session for a transaction at a time."""
 
     _first_statement = ""
+    _kept: str | None = ""
+    """Statements of the settings that the session keeps; None if it is unknown which those are."""
+
+    _kept_names: frozenset[str] = frozenset()
+    """Names of all settings that the session may keep."""
 
     def share_server(self) -> None:
         """Keep nothing at the server between transactions: neither settings nor statements."""
         self.is_shared = True
         self._stmt_cache_enabled = False
 
-    def transaction_with(self, first_statement: str) -> Transaction:
-        """Make a transaction that sends its first statement, without arguments, with ``BEGIN``."""
-        self._first_statement = first_statement
-        return self.transaction()
+    @asynccontextmanager
+    async def transaction_with(self, first_statement: str) -> AsyncIterator[None]:
+        """Run a transaction that sends its first statement, without arguments, with ``BEGIN``.
+
+        It removes the settings that the session keeps.
+        """
+        statements = [*self._removal(), first_statement] if self._kept != "" else [first_statement]
+        self._kept = self._kept and None  # a rollback brings them back
+        self._first_statement = ";".join(statements)
+        async with self.transaction():
+            yield
+        self._kept = ""
+
+    async def keep(self, settings: Mapping[str, str]) -> None:
+        """Let the session keep these settings, given as literals, and no others.
+
+        It takes no round trip if it has them already. Settings of transactions take precedence.
+        """
+        statements = ";".join(f"set {name} to {literal}" for name, literal in settings.items())
+        if self._kept == statements:
+            return
+        removal, self._kept = self._removal(), None  # the statements may be cancelled
+        self._kept_names |= settings.keys()
+        await self.execute(";".join([*removal, statements]))
+        self._kept = statements
+
+    def _removal(self) -> list[str]:
+        return [f"reset {name}" for name in sorted(self._kept_names)]
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """Call the driver's ``execute`` within the limit."""

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import lru_cache
 from typing import Self
 
 import asyncpg
@@ -120,6 +121,13 @@ class Database:
             Unavailable: the server cannot be reached, or the connection is lost.
             ConfigurationError: the schema is not the expected one.
         """
+        async with self._acquired() as connection:
+            await connection.keep({})
+            yield connection
+
+    @asynccontextmanager
+    async def _acquired(self) -> AsyncIterator[asyncpg.Connection]:
+        """Acquire a connection, which may be in the scope of its last ``reading``."""
         with explained():
             connection = await self._trusted_connection()
             try:
@@ -149,7 +157,7 @@ class Database:
                 written.
             ConfigurationError: the schema is not the expected one.
         """
-        async with self.connection() as connection, self._watch.watching():
+        async with self._acquired() as connection, self._watch.watching():
             if connection.is_shared:
                 settings = {**self._shared_settings, **settings}
             entry = entering(project_id, agent, generation_id, settings)
@@ -159,6 +167,33 @@ class Database:
                 except TimeoutError:
                     self._give_up(connection)  # it cannot be rolled back over this connection
                     raise
+
+    @asynccontextmanager
+    async def reading(
+        self,
+        project_id: int,
+        agent: str | None = None,
+        generation_id: int | None = None,
+        settings: Mapping[str, int | str] = {},
+    ) -> AsyncIterator[asyncpg.Connection]:
+        """Enter a scope as ``scope`` does, for statements that read, each a transaction.
+
+        The session keeps the scope. So the next reading in the same one begins and ends without a
+        round trip, and any other use of the connection leaves the scope first. Behind a pooler,
+        which lends sessions to others, it is one transaction.
+
+        Raises:
+            Unavailable, ConfigurationError: as ``scope``.
+        """
+        async with self._acquired() as connection:
+            is_shared = connection.is_shared
+            if not is_shared:
+                async with self._watch.watching():
+                    await connection.keep(_literals(project_id, agent, generation_id, settings))
+                    yield connection
+        if is_shared:
+            async with self.scope(project_id, agent, generation_id, settings) as connection:
+                yield connection
 
     def _give_up(self, connection: asyncpg.Connection) -> None:
         self._trusted.clear()
@@ -185,6 +220,17 @@ def entering(
 
     Every byte of a value is escaped, so that none can end the literal.
     """
+    values = _literals(project_id, agent, generation_id, settings)
+    return ";".join(f"set local {name} to {literal}" for name, literal in values.items())
+
+
+def _literals(
+    project_id: int,
+    agent: str | None,
+    generation_id: int | None,
+    settings: Mapping[str, int | str],
+) -> dict[str, str]:
+    """Settings of a scope, as literals."""
     values = {
         "app.project_id": project_id,
         "app.agent": agent or "",
@@ -192,11 +238,10 @@ def entering(
         **({"app.readable": " ".join(readable_agents(agent))} if overlay_suffix(agent) else {}),
         **settings,
     }
-    return ";".join(
-        f"set local {name} to E'{_escaped(str(value))}'" for name, value in values.items()
-    )
+    return {name: f"E'{_escaped(str(value))}'" for name, value in values.items()}
 
 
+@lru_cache(1024)
 def _escaped(value: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in value.encode())
 

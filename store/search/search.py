@@ -1,4 +1,4 @@
-"""Search in one generation: both retrievers in one transaction, and the rows of their results."""
+"""Search in one generation: both retrievers on one connection, and the rows of their results."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Search:
             return await scope_in(connection, project_id, agent, overlay)
 
     async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
-        """Run the requested retrievers in one transaction.
+        """Run the requested retrievers on one connection.
 
         If that fails, each runs on a connection of its own, so that one can do without the other.
         ``degraded`` names each retriever that failed; each model (``vector:<model>``) of which the
@@ -379,10 +379,11 @@ class Search:
     async def _together(
         self, generation: Generation, request: SearchRequest, run: _Run
     ) -> tuple[Similar, KeywordMatches]:
-        """Run both retrievers in one transaction, and read the places of all candidates once."""
+        """Run both retrievers on one connection, and read the places of all candidates once."""
         require_known_terms(request.project, generation)
-        settings = self._vectors.settings(request.candidates)
-        async with self._scope(generation, request.agent, request.filters, settings) as connection:
+        async with self._scope(
+            generation, request.agent, request.filters, request.candidates
+        ) as connection:
             with run.timed("vector"):
                 vector = await self._nearest(connection, generation, request, run)
             with run.timed("keyword"):
@@ -392,8 +393,9 @@ class Search:
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
-        settings = self._vectors.settings(request.candidates)
-        async with self._scope(generation, request.agent, request.filters, settings) as connection:
+        async with self._scope(
+            generation, request.agent, request.filters, request.candidates
+        ) as connection:
             similar = await self._nearest(connection, generation, request, run)
             chunk_ids = [*_ids(similar, KeywordMatches([]))]
             described = _best(similar, request.described)
@@ -490,12 +492,16 @@ class Search:
         generation: Generation,
         agent: str | None,
         filters: Filters | None = None,
-        settings: Mapping[str, int | str] = {},
+        candidates: int = 0,
     ) -> AbstractAsyncContextManager[asyncpg.Connection]:
-        """Begin a transaction for statements with these filters; None if they are unknown."""
+        """Enter a scope for statements with these filters; None if they are unknown.
+
+        The settings of all statements are the same, so that the session keeps them.
+        """
+        settings = self._vectors.settings(candidates)
         if filters is not None and Visibility.to(generation.id, agent, filters).is_plain:
             settings = {**settings, **_PLANNED_ONCE}
-        return self._database.scope(generation.project_id, agent, generation.id, settings)
+        return self._database.reading(generation.project_id, agent, generation.id, settings)
 
 
 def _searched(generation: Generation, request: SearchRequest) -> Visibility:

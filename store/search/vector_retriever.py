@@ -56,7 +56,7 @@ class VectorRetriever:
     def settings(self, limit: int) -> dict[str, int | str]:
         """Settings of Postgres for a search by an index, which continues while filters leave few.
 
-        A transaction without them finds fewer chunks.
+        A search without them finds fewer chunks.
         """
         return {
             "hnsw.ef_search": max(self._ef_search, limit),
@@ -76,7 +76,7 @@ class VectorRetriever:
         """Ids of visible chunks with their cosine similarity, best first.
 
         Without an index the result is exact. With an index, some of the best may be missing. The
-        transaction needs the ``settings`` of the limit.
+        connection needs the ``settings`` of the limit.
 
         Raises:
             asyncpg.PostgresError: the server failed.

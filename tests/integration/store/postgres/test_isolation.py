@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -463,3 +465,39 @@ async def test_names_of_projects_are_found_by_their_function_only(
     async with opened(database.worker_url) as worker:
         found = await Projects(worker).all()
     assert found == {name: tenant.project_id for name, tenant in tenants.items()}
+
+
+async def _seen(connection: asyncpg.Connection) -> set[tuple[int, str]]:
+    """Generation and agent of every document that a connection shows."""
+    rows = await connection.fetch("select generation_id, agent from documents")
+    return {(row["generation_id"], row["agent"]) for row in rows}
+
+
+async def test_the_scope_of_a_reading_shows_to_no_other_use_of_the_session(
+    database: FreshDatabase, tenants: Tenants
+) -> None:
+    """The next use is in its own scope or in none, even after one that was rolled back or cut."""
+    alpha, beta = tenants["alpha"], tenants["beta"]
+    of_ann = {(alpha.live.id, ""), (alpha.live.id, "ann")}
+    pids = set()
+    async with opened(database.operator_url) as worker:
+        for failure in (None, ZeroDivisionError, asyncio.CancelledError):
+            for agent in ("ann", "ann/branch"):
+                for _ in range(2):
+                    async with worker.reading(alpha.project_id, agent, alpha.live.id) as reader:
+                        assert await _seen(reader) == of_ann
+                        pids.add(reader.get_server_pid())
+                with contextlib.suppress(*filter(None, [failure])):
+                    async with worker.scope(beta.project_id, "bob", beta.live.id) as writer:
+                        assert await _seen(writer) == {(beta.live.id, "")}
+                        pids.add(writer.get_server_pid())
+                        if failure is not None:
+                            raise failure
+                async with worker.connection() as plain:
+                    assert not await _seen(plain)
+                    assert not await plain.fetchval("select current_setting('app.readable', true)")
+                    pids.add(plain.get_server_pid())
+                async with worker.reading(beta.project_id, None, beta.live.id) as reader:
+                    assert await _seen(reader) == {(beta.live.id, "")}
+                    pids.add(reader.get_server_pid())
+    assert len(pids) == 1
