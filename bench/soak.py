@@ -53,7 +53,7 @@ _PATIENCE = timedelta(minutes=10)
 _WORKER = {
     "HEADRACE_MODEL": HASHING_MODEL,
     "HEADRACE_STREAM_RETENTION": "PT1M",
-    "HEADRACE_ARCHIVE_COMPACTION_INTERVAL": "PT5M",
+    "HEADRACE_RETENTION": '{"compaction_interval": "PT5M"}',
 }
 
 Print = Callable[[str], None]

@@ -26,6 +26,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ __all__ = [
     "kept_position",
     "overlay_agent",
     "overlay_suffix",
+    "position_at",
     "rank_of",
     "readable_agents",
 ]
@@ -324,6 +326,11 @@ class LogPosition(NamedTuple):
     def token(self) -> str:
         """Text form that a publisher receives and a query may name as ``min_event``."""
         return f"{self.lane}:{self.partition}:{self.entry_id}"
+
+
+def position_at(moment: datetime) -> int:
+    """The lowest position that a change of this moment can have."""
+    return int(moment.timestamp() * 1000) << _SEQUENCE_BITS + 1
 
 
 Rank = tuple[int, int, int]

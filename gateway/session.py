@@ -108,6 +108,7 @@ _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.
     "HEADRACE_HNSW_EF_SEARCH": ("VECTOR_SEARCH", "ef_search"),
     "HEADRACE_MAX_CHUNKS_PER_DOCUMENT": ("CHUNKING_LIMITS", "chunks"),
     "HEADRACE_MODEL_FAILURES": ("MODEL_REQUESTS", "failures"),
+    "HEADRACE_ARCHIVE_COMPACTION_INTERVAL": ("RETENTION", "compaction_interval"),
     "HEADRACE_MODEL_REQUESTS_PER_MINUTE": ("MODEL_RATE_LIMITS", "requests_per_minute"),
     "HEADRACE_MODEL_RETRIES": ("MODEL_REQUESTS", "retries"),
     "HEADRACE_MODEL_TIMEOUT": ("MODEL_REQUESTS", "timeout"),

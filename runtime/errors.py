@@ -183,6 +183,10 @@ class SourceConflict(Poison):
     """A change from one source to an existing document of another."""
 
 
+class OutdatedChange(Poison):
+    """A change of a document without a row that is older than expired tombstones."""
+
+
 class EventIdReused(Poison):
     """Event ids that were published within a day, with other changes; ``event_ids`` lists them."""
 

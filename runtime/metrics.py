@@ -67,6 +67,7 @@ __all__ = [
     "REDIS_MEMORY_BYTES",
     "REDIS_MEMORY_LIMIT_BYTES",
     "RERANKS",
+    "ROWS_EXPIRED",
     "STREAM_LAG",
     "STREAM_LENGTH",
     "STREAM_OLDEST_SECONDS",
@@ -303,6 +304,15 @@ CHANGES_REPUBLISHED = _declare(
 CHANGES_TRIMMED = _declare(
     Scope.WORKER,
     Counter("headrace_changes_trimmed_total", "Entries trimmed from the change streams."),
+)
+ROWS_EXPIRED = _declare(
+    Scope.WORKER,
+    Counter(
+        "headrace_expired_total",
+        "What the archiver has let expire: ledger entries, batches, tombstones, vectors, and "
+        "generations.",
+        "kind",
+    ),
 )
 ARCHIVE_FAILURES = _declare(
     Scope.WORKER, Counter("headrace_archive_failures_total", "Failed attempts to archive.")

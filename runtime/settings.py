@@ -32,6 +32,7 @@ __all__ = [
     "ModelRateLimits",
     "ModelRequests",
     "RerankSettings",
+    "RetentionSettings",
     "Settings",
     "VectorSearch",
 ]
@@ -170,6 +171,27 @@ class BridgeSettings(_Mapping):
     user: str = ""
     password: SecretStr = SecretStr("")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+
+
+Lifetime = Annotated[
+    timedelta, BeforeValidator(_seconds), Field(ge=timedelta(days=1), le=timedelta(days=36_500))
+]
+
+
+class RetentionSettings(_Mapping):
+    """Times after which rows leave Postgres, each at least a day; null: never.
+
+    ``generations``: since another generation replaced a former one. ``ledger``: since a change was
+    applied or superseded. ``tombstones``: since the change that deleted the document. ``vectors``:
+    since a cached vector was first found without a chunk. The archive is compacted once in
+    ``compaction_interval``.
+    """
+
+    generations: Lifetime | None = timedelta(days=30)
+    ledger: Lifetime | None = timedelta(days=90)
+    tombstones: Lifetime | None = timedelta(days=90)
+    vectors: Lifetime | None = timedelta(days=90)
+    compaction_interval: Duration = timedelta(days=1)
 
 
 class HookSettings(_Mapping):
@@ -384,8 +406,13 @@ class Settings(BaseSettings):
         default=timedelta(days=30),
         description="Time that every change stays archived; later only each document's last one.",
     )
-    archive_compaction_interval: Duration = Field(
-        default=timedelta(days=1), description="Interval between compactions of the archive."
+    retention: RetentionSettings = Field(
+        default=RetentionSettings(),
+        description="Times after which rows leave Postgres, each at least a day; null: never. "
+        "`generations`: former ones, which a rollback needs. `ledger`: outcomes of changes. "
+        "`tombstones` of deleted documents. `vectors`: cached ones that no chunk has. "
+        "`compaction_interval`: between compactions of the archive, by default a day.",
+        examples=['{"generations": "P7D", "ledger": null}'],
     )
 
     default_deadline: Duration = Field(

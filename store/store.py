@@ -192,6 +192,14 @@ class Store:
             if claimant in (None, proofs.get(wanted[key], claimant))
         }
 
+    async def has_expired(self, project: str, log_position: LogPosition) -> bool:
+        """Return whether a change was handled so long ago that the ledger does not have it."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return False
+        async with self._database.scope(project_id) as connection:
+            return await ledger.has_expired(connection, project_id, log_position)
+
     async def handled_no_later(
         self, project: str, log_positions: Collection[LogPosition], mark: LogPosition
     ) -> set[LogPosition]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
 from events.names import LogPosition, Rank, rank_of
-from runtime.errors import PreconditionFailed, SourceConflict
+from runtime.errors import OutdatedChange, PreconditionFailed, SourceConflict
 
 __all__ = [
     "Applied",
@@ -126,7 +126,7 @@ class Applied:
 
     Superseded: something newer is stored. Duplicate: a change was applied before at this position.
     ``conflict``: reason why a rejected change had no effect. The ledger has a PreconditionFailed
-    already, and no SourceConflict. ``chunks_pending``: number of the document's chunks that have no
+    already, and no other reason. ``chunks_pending``: number of the document's chunks that have no
     vector yet. ``created``: the document did not exist before, or was deleted.
     """
 
@@ -136,7 +136,7 @@ class Applied:
     chunks_added: int = 0
     chunks_removed: int = 0
     chunks_pending: int = 0
-    conflict: SourceConflict | PreconditionFailed | None = None
+    conflict: SourceConflict | PreconditionFailed | OutdatedChange | None = None
     created: bool = False
 
 

@@ -16,6 +16,7 @@ from events.streams.groups import read_groups
 
 __all__ = [
     "changes_needed_from",
+    "oldest_change",
     "read_trimmed",
     "trim_changes",
     "trim_chunked",
@@ -130,6 +131,22 @@ async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> in
             )
     present = [floor for floor in floors if floor is not None]
     return min(order(floor)[0] for floor in present) if len(present) == len(floors) else None
+
+
+async def oldest_change(redis: Redis, names: Names) -> int | None:
+    """Return the time (ms since 1970) of the oldest change in the streams; None if they are empty.
+
+    Streams are trimmed in blocks, so a few changes stay for longer than they are needed.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    times = []
+    for topic, partition in change_streams(names):
+        with redis_errors():
+            first: Any = await redis.xrange(names.stream(topic, partition), count=1)
+        times += [order(entry_id.decode())[0] for entry_id, _ in first]
+    return min(times, default=None)
 
 
 async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedelta) -> int:

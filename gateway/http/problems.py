@@ -45,6 +45,7 @@ STATUS: Mapping[type[HeadraceError], int] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.SourceConflict: 409,
+    errors.OutdatedChange: 409,
     errors.PreconditionFailed: 412,
     errors.UsageError: 422,
     errors.Poison: 422,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,7 +46,7 @@ __all__ = [
 
 _QUERY_CHARACTERS = 2000
 _SHOWN_DIFFERENCES = 20
-_SHORT = ("id", "state", "documents", "chunks", "since")
+_SHORT = ("id", "state", "documents", "chunks", "since", "expires")
 
 ResultT = TypeVar("ResultT", Estimate, ReplayReport)
 
@@ -166,7 +166,17 @@ def print_switch(result: SwitchResult, json: bool) -> None:
 
 def generations_table(generations: Sequence[ListedGeneration]) -> Table:
     """Table with a row for each generation; times are in UTC."""
-    columns = ("project", "id", "state", "model", "chunking", "documents", "chunks", "since")
+    columns = (
+        "project",
+        "id",
+        "state",
+        "model",
+        "chunking",
+        "documents",
+        "chunks",
+        "since",
+        "expires",
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         # long names are wrapped, so that they stay readable
@@ -174,14 +184,19 @@ def generations_table(generations: Sequence[ListedGeneration]) -> Table:
     for row in generations:
         generation, recipe = row.generation, row.generation.recipe
         models = [recipe.model, *(f"{k}: {m}" for k, m in recipe.models.items())]
-        when = f"{(generation.switched_at or generation.created_at).astimezone(UTC):%m-%d %H:%M}"
+        when = _day(generation.switched_at or generation.created_at)
+        expiry = "" if row.expires_at is None else _day(row.expires_at)
         sizes = f"{row.documents:,}", f"{row.chunks:,}"
         identity = row.project, str(generation.id), generation.state
         strategies = sorted(recipe.strategies.items())
         chunking = [recipe.chunking, *(f"{name or 'others'}: {of}" for name, of in strategies)]
-        cells = (*identity, ", ".join(models), ", ".join(chunking), *sizes, when)
+        cells = (*identity, ", ".join(models), ", ".join(chunking), *sizes, when, expiry)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
+
+
+def _day(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%m-%d %H:%M}"
 
 
 def print_states(states: Sequence[ReplayState], json: bool) -> None:

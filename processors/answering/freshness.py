@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from events.models import Query
-from events.names import LogPosition
+from events.names import LogPosition, position_at
 from runtime import metrics
 from runtime.errors import WorkerEnding
 from runtime.lifespan import wait_or_stop
@@ -22,6 +22,9 @@ __all__ = ["Freshness", "FreshnessSnapshot"]
 FIRST_POLL_SECONDS = 0.004
 LONGEST_POLL_SECONDS = 0.1
 WATERMARK_AGE_SECONDS = 0.1
+
+_NEVER_EXPIRED = timedelta(hours=12)
+"""The ledger has younger changes, even if clocks differ: it keeps them for a day."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,17 @@ class Freshness:
 
     async def _is_applied(self, key: Change, *, vectors: bool) -> bool:
         """Return whether the change is applied; with ``vectors``, no chunk may lack its vector."""
-        if not await self._store.handled([key]):
+        if not await self._store.handled([key]) and not await self._has_expired(key):
             return False
         if not vectors:
             return True
         return not await self._pending.is_waiting_for(*key)
+
+    async def _has_expired(self, key: Change) -> bool:
+        """Return whether the change is one of those that the ledger has let go."""
+        if key[1].position >= position_at(datetime.now(UTC) - _NEVER_EXPIRED):
+            return False
+        return await self._store.has_expired(*key)
 
     async def _poll(self, key: Change, longest_wait: timedelta, *, vectors: bool) -> bool:
         deadline = monotonic() + longest_wait.total_seconds()

@@ -12,13 +12,14 @@ import structlog
 from redis.asyncio import Redis
 
 from events.names import Names
-from events.streams.trim import changes_needed_from, trim_changes
+from events.streams.trim import changes_needed_from, oldest_change, trim_changes
 from processors.archiving.archiver import Archiver
 from processors.archiving.outbox_relay import OutboxRelay
 from runtime import metrics
 from runtime.lifespan import wait_for_tick
 from store.archive import Archive
 from store.documents.contents import release_contents
+from store.expiry.expiry import Expiry
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
 from store.purge.projects import DeletedProjects, remove_project
@@ -32,7 +33,9 @@ _LOOK_EVERY = timedelta(seconds=5)
 _TRIM_EVERY = timedelta(minutes=1)
 _RELEASE_EVERY = timedelta(minutes=10)
 _COUNT_EVERY = timedelta(minutes=10)
+_EXPIRE_EVERY = timedelta(hours=1)
 _FIRST_COMPACTION = timedelta(minutes=15)
+_FIRST_EXPIRY = timedelta(minutes=5)
 _MANY_FILES = 5_000
 """Number of new files of a project that causes a compaction before it is due."""
 
@@ -56,6 +59,7 @@ class Housekeeping:
         names: Names,
         database: Database,
         archive: Archive,
+        expiry: Expiry,
         *,
         stream_retention: timedelta,
         archive_retention: timedelta,
@@ -65,6 +69,7 @@ class Housekeeping:
         self._names = names
         self._database = database
         self._archive = archive
+        self._expiry = expiry
         self._stream_retention = stream_retention
         self._archive_retention = archive_retention
         self._files: dict[str, int] = {}
@@ -75,6 +80,7 @@ class Housekeeping:
             _due("batches", _RELEASE_EVERY, self.forget_handled),
             _due("merging", _COUNT_EVERY, self.merge),
             _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
+            _due("expiry", _EXPIRE_EVERY, self.expire, first=_FIRST_EXPIRY),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
         ]
 
@@ -134,6 +140,17 @@ class Housekeeping:
         before = datetime.fromtimestamp(needed / 1000, UTC) - _CLOCKS_DIFFER_BY
         for project_id in (await Projects(self._database).all()).values():
             await release_contents(self._database, project_id, before)
+
+    async def expire(self) -> None:
+        """Delete the rows whose time in Postgres is over, and no change in the streams needs."""
+        oldest = await oldest_change(self._redis, self._names)
+        delivered_from = datetime.now(UTC)
+        if oldest is not None:
+            delivered_from = datetime.fromtimestamp(oldest / 1000, UTC)
+        for kind, count in (
+            await self._expiry.run_once(delivered_from - _CLOCKS_DIFFER_BY)
+        ).items():
+            metrics.ROWS_EXPIRED.inc(count, kind=kind)
 
 
 def _due(

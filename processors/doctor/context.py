@@ -37,7 +37,8 @@ class ProjectContext:
 
     ``configured`` is the recipe of the settings, or None if they do not choose one. ``lease``: a
     pending entry that is idle for this long has no owner any more. ``connection`` reads the
-    snapshot. ``sources``: names of the registered sources by id.
+    snapshot. ``sources``: names of the registered sources by id. Tombstones may have expired whose
+    ranks begin with less than ``tombstones_below``.
     """
 
     project: str
@@ -49,6 +50,7 @@ class ProjectContext:
     connection: asyncpg.Connection
     index: StoredIndex
     sources: Mapping[str, str]
+    tombstones_below: int = 0
 
     def label(self, key: DocumentKey) -> str:
         """Readable name of a document, with its source or private agent if it has one."""

@@ -21,6 +21,7 @@ from processors.doctor.repairs.registry import repair_findings
 from processors.doctor.stream_snapshot import Streams, read_streams
 from processors.wiring.operator_tools import OperatorTools
 from store.documents.digests import stored_documents
+from store.documents.fence import tombstones_below
 from store.generations.catalog import Recipe
 from store.inspection.snapshot import snapshot
 from store.sources import names_of
@@ -135,6 +136,7 @@ class Doctor:
                 connection=connection,
                 index=index,
                 sources=await names_of(connection, generation.project_id),
+                tombstones_below=await tombstones_below(connection, generation.project_id),
             )
             findings = [finding for check in CHECKS.values() for finding in await check(context)]
         return _Examination(context, findings)

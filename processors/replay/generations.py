@@ -132,7 +132,8 @@ async def list_generations(tools: OperatorTools, project: str | None) -> list[Li
     Raises:
         UsageError: no such project.
     """
-    return await Inventory(tools.database).all(project)
+    kept_for = tools.settings.retention.generations
+    return [row.kept_for(kept_for) for row in await Inventory(tools.database).all(project)]
 
 
 def _check_switchable(generation: Generation) -> None:

@@ -35,10 +35,12 @@ from processors.wiring.servers import Servers
 from runtime.settings import Settings
 from store.documents.pending import PendingVectors
 from store.documents.watermarks import ReadWatermark, noted_watermark
+from store.expiry.expiry import Expiry
 from store.generations.catalog import Projects
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
 from store.search.search import Search
+from store.search.vector_indexes import VectorIndexes
 from store.store import Store
 
 __all__ = [
@@ -141,9 +143,18 @@ def archiving_of(servers: Servers, settings: Settings) -> Archiving:
             servers.names,
             servers.database,
             servers.archive,
+            Expiry(
+                servers.database,
+                VectorIndexes(
+                    servers.database,
+                    settings.owner_database_url or None,
+                    settings.vector_search.exact_chunks,
+                ),
+                settings.retention,
+            ),
             stream_retention=settings.stream_retention,
             archive_retention=settings.archive_retention,
-            compaction_interval=settings.archive_compaction_interval,
+            compaction_interval=settings.retention.compaction_interval,
         ),
         OutboxRelay(
             Republishing(servers.redis, servers.names),

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 
 from events.models import Origin
-from events.names import LogPosition, Rank, rank_of
-from runtime.errors import PreconditionFailed, SourceConflict
+from events.names import LogPosition, Rank, position_at, rank_of
+from runtime.errors import OutdatedChange, PreconditionFailed, SourceConflict
 from store.documents.digests import TOMBSTONE, document_digest
 from store.postgres.connection import WriteConflict
 from store.postgres.named_queries import named
@@ -32,9 +33,14 @@ __all__ = [
     "newest",
     "revisions_of",
     "rule",
+    "tombstones_below",
 ]
 
 _QUERIES = named("fence")
+_EXPIRY = named("expiry")
+
+_NEVER_EXPIRED = timedelta(hours=12)
+"""Younger tombstones have not expired, even if clocks differ: a tombstone stays for a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,9 @@ class LateChanges(Exception):
 class Ruling:
     """Conflicts by index of the change, and changes that are older than what was stored before."""
 
-    conflicts: dict[int, SourceConflict | PreconditionFailed] = field(default_factory=dict)
+    conflicts: dict[int, SourceConflict | PreconditionFailed | OutdatedChange] = field(
+        default_factory=dict
+    )
     late: list[DocumentWrite] = field(default_factory=list)
 
 
@@ -201,9 +209,11 @@ async def rule(
 
     A change of a source must not touch an existing document of another registered source. If the
     change is a rename, neither of its documents changes. The same holds for a change that expects
-    another content. A change that is older than all it would change has no effect anyway.
+    another content. A change that is older than all it would change has no effect anyway. A change
+    of a document without a row must not be older than an expired tombstone.
     """
     names = await _names(connection, project_id, writes, before)
+    forgotten = await _forgotten_below(connection, project_id, writes)
     states = {
         uri: _State(
             document.rank, document.origin, document.deleted, document.content_hash, stored=True
@@ -213,7 +223,9 @@ async def rule(
     ruling = Ruling()
     for index, write in sorted(enumerate(writes), key=lambda pair: pair[1].rank):
         newer = [part for part in revisions_of([write]) if _is_newer(part, states)]
-        conflict = _first_conflict(write, newer, states, names)
+        conflict = _first_conflict(write, newer, states, names) or _outdated(
+            write, before, forgotten
+        )
         if conflict is not None:
             ruling.conflicts[index] = conflict
             continue
@@ -275,6 +287,36 @@ def _first_conflict(
 ) -> SourceConflict | PreconditionFailed | None:
     conflicts = filter(None, (_conflict(part, states, names) for part in newer))
     return next(conflicts, None) or (_unexpected(write, states) if newer else None)
+
+
+async def tombstones_below(connection: asyncpg.Connection, project_id: int) -> int:
+    """Tombstones may have expired whose ranks begin with less than this; 0: none has."""
+    return int(await connection.fetchval(_EXPIRY["tombstones_below"], project_id))
+
+
+async def _forgotten_below(
+    connection: asyncpg.Connection, project_id: int, writes: Sequence[DocumentWrite]
+) -> int:
+    """The same mark, or 0 if all changes are too young for it."""
+    young = position_at(datetime.now(UTC) - _NEVER_EXPIRED)
+    if all(write.rank[0] >= young for write in writes):
+        return 0
+    return await tombstones_below(connection, project_id)
+
+
+def _outdated(
+    write: DocumentWrite, before: Mapping[str, StoredDocument], forgotten: int
+) -> OutdatedChange | None:
+    if write.rank[0] >= forgotten:
+        return None
+    missing = [part.uri for part in revisions_of([write]) if part.uri not in before]
+    if not missing:
+        return None
+    return OutdatedChange(
+        f"{missing[0]} is not in the index, and the change is older than documents whose deletion "
+        "the index does not remember any more",
+        "publish the document again, if it still exists",
+    )
 
 
 def _unexpected(write: DocumentWrite, states: Mapping[str, _State]) -> PreconditionFailed | None:

@@ -35,6 +35,7 @@ __all__ = [
     "freshness",
     "handled_by_minute",
     "handled_no_later",
+    "has_expired",
     "ineffective",
     "outcomes_of",
     "reach",
@@ -161,6 +162,14 @@ async def ineffective(
     """Log positions of the rejected changes that no document of a generation results from."""
     rows = await connection.fetch(_QUERIES["ineffective"], project_id, generation_id)
     return {_position(row) for row in rows}
+
+
+async def has_expired(
+    connection: asyncpg.Connection, project_id: int, log_position: LogPosition
+) -> bool:
+    """Return whether the ledger has let go the entry of a change: it was applied or superseded."""
+    values = log_position.partition, log_position.position
+    return bool(await connection.fetchval(_QUERIES["has_expired"], project_id, *values))
 
 
 async def silence_rejections(

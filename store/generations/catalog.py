@@ -259,7 +259,7 @@ async def mark_dropping(connection: asyncpg.Connection, generation: Generation) 
 
 async def remove(connection: asyncpg.Connection, generation: Generation) -> None:
     """Remove the record of a ``dropping`` generation that has no rows any more."""
-    await connection.execute(_QUERIES["remove_generation"], generation.project_id, generation.id)
+    await connection.execute(_QUERIES["remove_generation"], generation.id)
 
 
 REMEMBERED = timedelta(seconds=2)

@@ -48,6 +48,8 @@ async def drop_rows(database: Database, generation: Generation) -> AsyncIterator
     scope = generation.project_id, EVERY_AGENT, generation.id
     for table in _TABLES:
         query = _QUERIES["drop_rows"].format(table=table, generation_id=int(generation.id))
+        if table == "documents":  # a worker may delete them only in such a generation
+            query = _QUERIES["drop_documents"]
         dropped = _BATCH_ROWS
         while dropped == _BATCH_ROWS:
             async with database.scope(*scope) as connection:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
 
 from runtime import protocol_limits
 from runtime.errors import NotFound, UnknownProject, UsageError
@@ -24,7 +24,7 @@ class ListedGeneration:
     """A generation with its number of documents (without deleted ones) and chunks.
 
     ``droppable_at``: time from which no query can read it any more; None if it is live, or if it
-    never was.
+    never was. ``expires_at``: time from which the archiver drops it; None: never.
     """
 
     project: str
@@ -32,6 +32,14 @@ class ListedGeneration:
     documents: int
     chunks: int
     droppable_at: datetime | None = None
+    expires_at: datetime | None = None
+
+    def kept_for(self, time: timedelta | None) -> Self:
+        """The same, as it is kept for a time after its replacement; None: forever."""
+        if time is None or self.droppable_at is None or self.generation.state != "former":
+            return self
+        expires_at = self.droppable_at - protocol_limits.QUERY_DEADLINE + time
+        return replace(self, expires_at=expires_at)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; times in ISO 8601."""
@@ -52,6 +60,7 @@ class ListedGeneration:
             "created_at": generation.created_at.isoformat(),
             "switched_at": _iso(generation.switched_at),
             "droppable_at": _iso(self.droppable_at),
+            "expires_at": _iso(self.expires_at),
         }
 
 

@@ -27,8 +27,6 @@ _TABLES = (
     "batch_changes",
     "contents",
     "outbox",
-    "sources",
-    "publisher_keys",
     "evaluations",
     "judgements",
     "collection_strategies",
@@ -80,6 +78,8 @@ class DeletedProjects:
             async for dropped in drop_rows(self._database, generation):
                 yield dropped
             await forget(self._database, generation)
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            yield await connection.fetchval(_QUERIES["drop_sources_and_keys"])
         for table in _TABLES:
             async for dropped in self._drop(project_id, table):
                 yield dropped

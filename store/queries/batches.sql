@@ -95,19 +95,48 @@ with outcomes as (
         )
 )
 select
-    o.indexed::int, o.superseded::int, o.rejected::int, o.chunks_added::bigint, o.tokens_embedded,
-    o.cost_usd, b.began_at, b.ended_at,
-    greatest(coalesce(b.published, 0), o.handled + u.changes) as published,
+    (o.indexed + e.indexed)::int as indexed,
+    (o.superseded + e.superseded)::int as superseded,
+    o.rejected::int,
+    (o.chunks_added + e.chunks_added)::bigint as chunks_added,
+    o.tokens_embedded + e.tokens_embedded as tokens_embedded,
+    o.cost_usd + e.cost_usd as cost_usd,
+    b.began_at,
+    b.ended_at,
+    greatest(coalesce(b.published, 0), o.handled + e.handled + u.changes) as published,
     coalesce(b.duplicates, 0) as duplicates,
     o.recent / least(
-        60, greatest(1, extract(epoch from clock_timestamp() - coalesce(o.first_at, clock_timestamp())))
+        60,
+        greatest(
+            1,
+            extract(
+                epoch from clock_timestamp() - coalesce(least(e.first_at, o.first_at), clock_timestamp())
+            )
+        )
     )::float8 as recent_per_s,
     coalesce(
-        o.handled / greatest(1, extract(epoch from o.last_at - least(b.began_at, o.first_at))), 0
+        (o.handled + e.handled) / greatest(
+            1,
+            extract(
+                epoch from greatest(o.last_at, e.last_at) - least(b.began_at, o.first_at, e.first_at)
+            )
+        ),
+        0
     )::float8 as overall_per_s
 from outcomes o
 cross join unhandled u
 left join batches b on b.project_id = $1 and b.id = $2
+cross join lateral (
+    select
+        coalesce((b.expired ->> 'indexed')::bigint, 0) as indexed,
+        coalesce((b.expired ->> 'superseded')::bigint, 0) as superseded,
+        coalesce((b.expired ->> 'indexed')::bigint + (b.expired ->> 'superseded')::bigint, 0) as handled,
+        coalesce((b.expired ->> 'chunks_added')::bigint, 0) as chunks_added,
+        coalesce((b.expired ->> 'tokens_embedded')::float8, 0) as tokens_embedded,
+        coalesce((b.expired ->> 'cost_usd')::float8, 0) as cost_usd,
+        (b.expired ->> 'first_at')::timestamptz as first_at,
+        (b.expired ->> 'last_at')::timestamptz as last_at
+) e
 where b.id is not null or o.handled + u.changes > 0
 
 -- name: rejected

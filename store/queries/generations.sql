@@ -68,7 +68,7 @@ where coalesce(c.symbol, c.heading_path[cardinality(c.heading_path)], d.title) <
 update generations set state = 'dropping' where project_id = $1 and id = $2 and state <> 'live'
 
 -- name: remove_generation
-delete from generations where project_id = $1 and id = $2 and state = 'dropping'
+select remove_generation($1)
 
 -- name: retire_live
 -- The first step of a switch, because two generations must not be live at the same time.
@@ -90,6 +90,9 @@ with gone as (
     returning 1
 )
 select count(*) from gone
+
+-- name: drop_documents
+select drop_documents($1)
 
 -- name: prepare_switch
 -- For this transaction: the timeout of the lock, the time for which its holder may be silent, and a

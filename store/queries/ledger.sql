@@ -126,6 +126,12 @@ cross join lateral (
 -- The same of several projects: $1 has the project of each position.
 select project_id, partition, position, outcome, claimant from read_verdicts($1, $2, $3)
 
+-- name: has_expired
+-- The entry of a change is gone because of its age. Rejections stay.
+select
+    exists (select from retention_marks where project_id = $1 and $3 between ledger_from and ledger_to)
+    and not exists (select from ledger where project_id = $1 and partition = $2 and position = $3)
+
 -- name: silence_rejections
 -- The reason of a rejection quotes the contents of the change.
 with silenced as (

@@ -24,6 +24,9 @@ select retire_project($1)
 -- name: remove_project
 select remove_project($1)
 
+-- name: drop_sources_and_keys
+select drop_sources_and_keys()
+
 -- name: drop_project_rows
 -- Delete a batch of one table's rows of a deleted project; returns their number.
 with gone as (

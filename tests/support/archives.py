@@ -26,6 +26,10 @@ class ArchiveAt:
         projects = Projects(worker, Recipe("test/model"))
         return cls(Archive(worker, projects, str(directory)), projects, directory)
 
+    def as_of(self, worker: Database) -> ArchiveAt:
+        """The same archive as another process sees it."""
+        return ArchiveAt.of(worker, self.directory)
+
     async def changes(self, after: int = -1, project: str = "alpha") -> list[LoggedChange]:
         """All archived changes."""
         return [change async for change in self.archive.events(project, after)]

@@ -68,7 +68,8 @@ def _differing(context: ProjectContext) -> Iterator[tuple[str, DocumentKey, LogP
     """Yield the name of the finding, the document, and the log position of the change concerned."""
     fold = context.log.fold
     for absent in context.index.absent():
-        yield "document.missing", absent.key, absent.log_position
+        if not (absent.deleted and absent.rank[0] < context.tombstones_below):
+            yield "document.missing", absent.key, absent.log_position
     for key, stored in context.index.differing.items():
         last = fold.find(key)
         name = "document.unknown" if last is None else _compare(last, stored)

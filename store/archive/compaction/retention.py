@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from events.models import Origin
-from events.names import DocumentKey, LogPosition, Rank, rank_of
+from events.names import DocumentKey, LogPosition, Rank, position_at, rank_of
 
 __all__ = ["Record", "Retention", "position_at", "time_of"]
 
 _BITS_BELOW_MILLISECONDS = 21
 
 """Agent and uri."""
-
-
-def position_at(moment: datetime) -> int:
-    """The lowest position that a change of this moment can have."""
-    return int(moment.timestamp() * 1000) << _BITS_BELOW_MILLISECONDS
 
 
 def time_of(position: int) -> datetime:

@@ -86,7 +86,7 @@ def test_locks_cover_what_the_project_declares() -> None:
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[\[>]", requirement)[0].lower() for requirement in requirements}
 
-    of_tools = names(extras.pop("dev")) - {"hatchling"}
+    of_tools = names(extras.pop("dev") + extras.pop("export")) - {"hatchling"}
     of_program = names([*project["dependencies"], *chain(*extras.values())])
     assert {"redis", "asyncpg", "fastapi", "s3fs"} <= of_program <= packages_of(LOCK)
     assert "pytest" in of_tools

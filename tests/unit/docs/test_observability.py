@@ -110,6 +110,7 @@ def test_the_dashboard_has_its_rows_and_every_counted_metric() -> None:
     assert not_shown == {
         "headrace_changes_not_archived_total",  # a log line names each
         "headrace_changes_trimmed_total",  # housekeeping
+        "headrace_expired_total",  # housekeeping
         "headrace_messages_bridged_total",  # only deployments with Kafka have it
         "headrace_model_circuits_opened_total",  # the state is shown
         "headrace_model_requests_waiting",  # the wait is shown

@@ -16,12 +16,16 @@ from events.names import GROUPS, Lane, Topic
 from processors.archiving.housekeeping import Housekeeping
 from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
+from runtime.settings import RetentionSettings
+from store.expiry.expiry import Expiry
 from store.postgres.pool import Database
 from store.purge.projects import DeletedProjects
+from store.search.vector_indexes import VectorIndexes
 from store.store import Store
 from tests.support.archivers import NAMES, archive_all, publish
 from tests.support.archives import ArchiveAt
 from tests.support.databases import Database as FreshDatabase
+from tests.support.writes import document_write, opened
 
 CONTENT = "a long text " * 2_000
 
@@ -53,6 +57,7 @@ def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Housekeeping:
         NAMES,
         worker,
         kept.archive,
+        Expiry(worker, VectorIndexes(worker, None, 10_000), RetentionSettings()),
         stream_retention=timedelta(microseconds=1),
         archive_retention=timedelta(days=30),
         compaction_interval=timedelta(days=1),
@@ -171,6 +176,21 @@ async def _files(kept: ArchiveAt) -> int:
     return statistics.files
 
 
+async def test_outcomes_stay_while_a_stream_has_their_changes(
+    redis: Redis, worker: Database, kept: ArchiveAt, store: Store, database: FreshDatabase
+) -> None:
+    """Entries of the ledger expire only below the oldest entry of the streams."""
+    await store.apply([document_write(name, 10 + n, ["x"]) for n, name in enumerate("abcd")])
+    await _execute(database, "update ledger set handled_at = now() - interval '100 days'")
+    stream = NAMES.stream(Topic.of_lane(Lane.BULK))
+    await redis.xadd(stream, {"event": "{}"}, id="1-0")
+    await _upkeep(redis, worker, kept).expire()
+    assert await _execute(database, "select count(*) from ledger") == 4
+    await redis.delete(stream)
+    await _upkeep(redis, worker, kept).expire()
+    assert await _execute(database, "select count(*) from ledger") == 2
+
+
 async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     redis: Redis, worker: Database, kept: ArchiveAt, database: FreshDatabase
 ) -> None:
@@ -179,11 +199,11 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
         change = DocumentChange(project=project, uri="a.md", content=CONTENT)
         await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
     await archive_all(redis, worker, kept.archive)
-    opened = await Database.open(database.operator_url)
+    operator = await Database.open(database.operator_url)
     project_id = await kept.projects.find("alpha")
     assert project_id is not None
-    await DeletedProjects(opened).retire(project_id)
-    await opened.close()
+    await DeletedProjects(operator).retire(project_id)
+    await operator.close()
     housekeeping = _upkeep(redis, worker, kept)
     files = kept.files("events")
 
@@ -198,7 +218,8 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
         database,
         "update projects set deleted_at = now() - interval '31 days' where deleted_at is not null",
     )
-    await housekeeping.remove_deleted()
+    async with opened(database.worker_url) as archiver:
+        await _upkeep(redis, archiver, kept.as_of(archiver)).remove_deleted()
     [left] = kept.files("events")
     assert left in files
     assert len(await kept.changes(project="beta")) == 1
