@@ -44,6 +44,7 @@ COMMANDS = {
     "document": "List, show, delete and purge documents.",
     "project": "List, delete and purge projects.",
     "source": "List and delete sources.",
+    "export": "Write an index as Parquet files, or into Qdrant.",
     "collection": "List collections, and choose how their documents are cut.",
     "keys": "Manage publisher signing keys.",
     "api-keys": "Manage API keys of the gateway's callers.",
