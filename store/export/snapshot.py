@@ -68,7 +68,8 @@ class ExportSnapshot:
             yield rows
 
     async def _batches(self, query: str) -> AsyncIterator[list[dict[str, Any]]]:
-        cursor = await self.connection.cursor(_QUERIES[query], self.generation.id)
+        sql = _QUERIES[query].format(generation_id=int(self.generation.id))
+        cursor = await self.connection.cursor(sql, self.generation.id)
         while rows := await cursor.fetch(BATCH_ROWS):
             yield [dict(row) for row in rows]
 

@@ -34,7 +34,8 @@ select
 from chunks c
 join documents d on d.generation_id = $1 and d.id = c.document_id
 left join models m on m.id = c.model_id
-left join embeddings e on e.generation_id = $1 and e.chunk_id = c.id and e.model_id = c.model_id
+left join embeddings e
+    on e.generation_id = {generation_id} and e.chunk_id = c.id and e.model_id = c.model_id
 left join chunk_contexts x on x.generation_id = $1 and x.chunk_id = c.id
 where c.generation_id = $1
 order by c.id
