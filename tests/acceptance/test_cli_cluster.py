@@ -8,6 +8,7 @@ from headrace import BlockingClient
 from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
+from tests.support.gateways import gateway
 from tests.support.processes import WorkerProcess
 from tests.support.redis_cluster import RedisCluster
 
@@ -54,13 +55,24 @@ async def test_commands_work_on_a_cluster(
         assert status.json["projects"][0]["documents"] == 12
         assert len(status.json["workers"]) == 1
         doctor = await operator("doctor", "--project", "mill", "--json")
-        found = {one["name"]: one for one in doctor.json["environment"]}
-        assert found["redis.cluster"]["detail"] == "3 primaries, 3 replicas", doctor
-        assert found["redis.cluster"]["state"] == "ok"
+        conditions = {one["name"]: one for one in doctor.json["environment"]}
+        assert conditions["redis.cluster"]["detail"] == "3 primaries, 3 replicas", doctor
+        assert conditions["redis.cluster"]["state"] == "ok"
         assert all(project["findings"] == [] for project in doctor.json["projects"]), doctor
         assert (await operator("dead", "list", "--json")).code == 0
         replayed = await operator("replay", "--project", "mill", "--json")
         assert replayed.code == 0, replayed
+        async with (
+            gateway(
+                urls["gateway"]["HEADRACE_REDIS_URL"], database, partitions=6, home=tmp_path
+            ) as door,
+            door.client("mill") as http,
+        ):
+            put = await http.put("document", params={"uri": "put.md"}, content=b"The mill stands.")
+            assert put.status_code == 202, put.text
+            found = await http.post("ask", json={"text": "mill", "min_event": put.json()["token"]})
+            uris = [result["citation"]["uri"] for result in found.json()["results"]]
+            assert "put.md" in uris, found.text
         purged = await admin("document", "purge", "0.md", "-p", "mill", "--yes", "--json")
         assert purged.code == 0, purged
 
