@@ -22,8 +22,7 @@ __all__ = ["Measurement", "command"]
 class Measurement(StrEnum):
     """Benchmarks: each is a module in ``bench/`` (with _ for -) that has a function ``measure``.
 
-    That of ``content`` is in ``bench/content/acceptance.py``, and that of ``peers`` in
-    ``bench/peers/comparison.py``.
+    ``_MODULES`` names the others, which are in a folder.
     """
 
     INDEXING = "indexing"
@@ -47,6 +46,9 @@ class Measurement(StrEnum):
 _MODULES = {
     Measurement.CONTENT: "content.acceptance",
     Measurement.PEERS: "peers.comparison",
+    Measurement.REPLAYING: "replays.speed",
+    Measurement.REPLAY_LOAD: "replays.load",
+    Measurement.REPLAY_MEMORY: "replays.memory",
 }
 
 
