@@ -125,10 +125,11 @@ async def read_entries(
         Unavailable: Redis can't be reached.
     """
     with redis_errors():
-        pipeline = redis.pipeline(transaction=False)
-        for position in own:
-            pipeline.xrange(names.stream(*position.stream), position.entry_id, position.entry_id)
-        replies: list[Any] = await pipeline.execute()
+        async with redis.pipeline(transaction=False) as pipeline:
+            for position in own:
+                key, entry_id = names.stream(*position.stream), position.entry_id
+                pipeline.xrange(key, entry_id, entry_id)
+            replies: list[Any] = await pipeline.execute()
     changes = (
         _change(position.stream, entry)
         for position, reply in zip(own, replies, strict=True)

@@ -99,7 +99,7 @@ def parts_of(change: LoggedChange) -> Iterable[LastChange]:
 
 @dataclass(frozen=True, slots=True)
 class FoldedDocument:
-    """What the fold has of a document's last change.
+    """Attributes of a document's last change, as far as the fold has them.
 
     ``content_hash``: SHA-256 of the content in hex, or None if the document is deleted. ``entry``:
     position of the stream entry with the change, or 0 if the archive has it.
