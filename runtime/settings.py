@@ -147,11 +147,15 @@ class VectorSearch(_Mapping):
     """Parameters of the vector retriever.
 
     Projects with up to ``exact_chunks`` chunks are searched without HNSW. ``ef_search`` is the
-    breadth of an HNSW search (pgvector's ``hnsw.ef_search``).
+    breadth of an HNSW search (pgvector's ``hnsw.ef_search``). ``build_memory_bytes`` is the most
+    memory that Postgres may use to build an index, and ``build_processes`` the number of parallel
+    workers that help to build a large one.
     """
 
     exact_chunks: PositiveInt = 10_000
     ef_search: Annotated[int, Field(ge=10, le=1000)] = 100
+    build_memory_bytes: Annotated[int, Field(ge=2**26, le=2**40)] = 2**30
+    build_processes: Annotated[int, Field(ge=0, le=64)] = 0
 
 
 class BridgeSettings(_Mapping):
@@ -421,7 +425,10 @@ class Settings(BaseSettings):
     vector_search: VectorSearch = Field(
         default=VectorSearch(),
         description="Projects with up to `exact_chunks` chunks are searched without HNSW. "
-        "`ef_search` is the breadth of an HNSW search (pgvector's hnsw.ef_search).",
+        "`ef_search` is the breadth of an HNSW search (pgvector's hnsw.ef_search). "
+        "`build_memory_bytes` is the most memory that Postgres may use to build an index; one that "
+        "needs more is built several times slower. `build_processes` parallel workers help to "
+        "build an index of 100,000 vectors or more, with shared memory of its size.",
         examples=['{"exact_chunks": 20000, "ef_search": 200}'],
     )
 

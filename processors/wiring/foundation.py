@@ -30,8 +30,9 @@ from processors.wiring.servers import Servers, open_servers
 from runtime.cores import parser_processes
 from runtime.settings import Settings
 from store.documents.costs import RerankCosts
+from store.search.index_builders import BuildLimits
 
-__all__ = ["Foundation", "open_foundation"]
+__all__ = ["Foundation", "build_limits", "open_foundation"]
 
 
 @dataclass(frozen=True)
@@ -130,3 +131,9 @@ async def open_foundation(
             relevance=relevance,
             pool=pool,
         )
+
+
+def build_limits(settings: Settings) -> BuildLimits:
+    """Limits of builds of vector indexes."""
+    chosen = settings.vector_search
+    return BuildLimits(chosen.build_memory_bytes, chosen.build_processes)

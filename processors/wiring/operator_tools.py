@@ -12,7 +12,7 @@ from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.recipes import model_options
-from processors.wiring.foundation import Foundation, open_foundation
+from processors.wiring.foundation import Foundation, build_limits, open_foundation
 from runtime.settings import Settings
 from store.generations.catalog import Generation
 from store.generations.document_positions import DocumentPositions
@@ -86,6 +86,8 @@ async def open_operator_tools(settings: Settings) -> AsyncIterator[OperatorTools
         yield OperatorTools(
             **vars(base),
             document_positions=DocumentPositions(database),
-            indexes=VectorIndexes(database, owner_url, exact_chunks),
-            maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
+            indexes=VectorIndexes(database, owner_url, exact_chunks, limits=build_limits(settings)),
+            maintenance=Maintenance(
+                database, owner_url, exact_chunks=exact_chunks, limits=build_limits(settings)
+            ),
         )

@@ -37,7 +37,7 @@ from processors.indexing.pipeline import Indexing
 from processors.judgements import JudgementPipeline
 from processors.recipes import RecipeNotices, chooses_models
 from processors.rejections import RejectionReporter
-from processors.wiring.foundation import open_foundation
+from processors.wiring.foundation import build_limits, open_foundation
 from processors.wiring.pipelines import answering_of, archiving_of, indexing_of
 from processors.wiring.servers import connections_of, deployment_watch, open_replica
 from runtime.errors import Retryable
@@ -124,6 +124,7 @@ async def open_services(
                 base.database,
                 settings.owner_database_url or None,
                 exact_chunks=settings.vector_search.exact_chunks,
+                limits=build_limits(settings),
             ),
             schema_watch=SchemaWatch(
                 base.database if replica is None or set(roles) != {"answerer"} else replica

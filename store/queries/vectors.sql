@@ -154,15 +154,18 @@ select build_vector_index($1, $2, $3, $4, $5, $6, $7)
 select drop_vector_index($1)
 
 -- name: build_memory
--- The graph is built several times faster if it fits into memory. One process, so that it neither
--- needs shared memory (containers have little) nor takes a core from the queries.
+-- The graph is built several times faster if it fits into memory. Parallel workers take cores from
+-- the queries.
 select
-    set_config('maintenance_work_mem', '512MB', false),
-    set_config('max_parallel_maintenance_workers', '0', false)
+    set_config('maintenance_work_mem', $1, false),
+    set_config('max_parallel_maintenance_workers', $2, false)
 
 -- name: build_memory_here
--- The same for this transaction; and give up early, so that no other session queues for the lock.
+-- The same for this transaction.
 select
-    set_config('maintenance_work_mem', '512MB', true),
-    set_config('max_parallel_maintenance_workers', '0', true),
-    set_config('lock_timeout', $1, true)
+    set_config('maintenance_work_mem', $1, true),
+    set_config('max_parallel_maintenance_workers', $2, true)
+
+-- name: lock_timeout
+-- Give up early, so that no other session queues for the lock.
+select set_config('lock_timeout', $1, true)

@@ -23,6 +23,7 @@ from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.due_projects import DueProject, DueProjects, Task
+from store.search.index_builders import BuildLimits
 from store.search.keyword.segment_merge import (
     find_wasteful,
     list_sizes,
@@ -58,7 +59,8 @@ class Maintenance:
     but one visit per hour.
 
     ``owner_url`` is the URL of the owner of the tables; without it, building a vector index blocks
-    writers. ``exact_chunks``: a generation gets no index for up to this many vectors.
+    writers. ``exact_chunks``: a generation gets no index for up to this many vectors. ``limits``:
+    those of index builds.
     """
 
     def __init__(
@@ -67,10 +69,11 @@ class Maintenance:
         owner_url: str | None = None,
         *,
         exact_chunks: int = EXACT_CHUNKS,
+        limits: BuildLimits | None = None,
         interval: timedelta = INTERVAL,
     ) -> None:
         self._database = database
-        self._indexes = VectorIndexes(database, owner_url, exact_chunks)
+        self._indexes = VectorIndexes(database, owner_url, exact_chunks, limits=limits)
         self._interval = interval
         self._due_keywords = DueProjects(database, Task.SEGMENTS, Task.SWEEP)
         self._due_vectors = DueProjects(database, Task.VECTORS)

@@ -23,8 +23,23 @@ from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.due_projects import waiting_projects
+from store.search.index_builders import (
+    BUILD_TIMEOUT_S,
+    Build,
+    BuildLimits,
+    IndexBuilder,
+    OwnerBuilder,
+    WorkerBuilder,
+    of_generation,
+)
 
-__all__ = ["ANY_GENERATION", "Inflow", "Refreshed", "VectorIndexes"]
+__all__ = [
+    "ANY_GENERATION",
+    "Inflow",
+    "Refreshed",
+    "VectorIndexes",
+    "allowed_tail",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +48,17 @@ MIN_TAIL = 10_000
 
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when the vectors outside exceed a fourth of the vectors that it covers."""
+
+OPEN_VECTORS = 100_000
+"""From so many vectors on, an index that is built while no import is running has no upper bound:
+Postgres inserts later vectors into it. Comparing a fourth of a large project one by one would cost
+each question more than that costs a writer, and inserting a fourth costs about as much as building
+the graph again. So at most ``MOST_TAIL`` vectors lie outside, however large a project is."""
+
+MOST_TAIL = OPEN_VECTORS // MAX_TAIL_SHARE
+
+UNBOUNDED = 2**63 - 1
+"""Watermark of an index without an upper bound."""
 
 IMPORT_VECTORS_PER_S = 500.0
 """Vectors per second. At this rate an index is too small (``MAX_TAIL_SHARE``) once it is built."""
@@ -43,15 +69,6 @@ MAX_DEFERRAL_S = 600.0
 CALM_S = 5.0
 """A build is deferred for this long after the last chunk of an import has its vector, because the
 next import may follow at once."""
-
-FEW_VECTORS = 20_000
-"""Up to so many vectors, the nearest are also found in a graph that was built with less search."""
-
-BREADTH, BREADTH_FOR_FEW = 100, 64
-"""Candidates for the neighbours of a vector while the graph is built (``ef_construction``)."""
-
-NEIGHBOURS, NEIGHBOURS_FOR_FEW = 16, 12
-"""Neighbours of a vector on each layer of the graph (``m``)."""
 
 MOST_INDEXES = 40
 """Indexes on one table. Every search of a generation of this table locks them all, so above it the
@@ -64,40 +81,7 @@ ANY_GENERATION = 0
 """Lock that every builder holds: two CONCURRENTLY commands on one table may wait for each other,
 and Postgres aborts one of them as a deadlock."""
 
-_BUILD_TIMEOUT_S = 6 * 3600.0
-_LOCK_TIMEOUT = "3s"
 _QUERIES = named("vectors")
-
-
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """An index to be built."""
-
-    project_id: int
-    generation_id: int
-    model_id: int
-    dimensions: int
-    watermark: int
-    vectors: int
-
-    @property
-    def breadth(self) -> int:
-        """Number of candidates for the neighbours of a vector."""
-        return BREADTH_FOR_FEW if self.vectors <= FEW_VECTORS else BREADTH
-
-    @property
-    def neighbours(self) -> int:
-        """Number of neighbours of a vector on each layer of the graph."""
-        return NEIGHBOURS_FOR_FEW if self.vectors <= FEW_VECTORS else NEIGHBOURS
-
-    @property
-    def name(self) -> str:
-        return f"embeddings_hnsw_{self.generation_id}_{self.model_id}_{self.watermark}"
-
-    @property
-    def pattern(self) -> str:
-        """LIKE pattern of all indexes of this generation and model."""
-        return f"embeddings\\_hnsw\\_{self.generation_id}\\_{self.model_id}\\_%"
 
 
 class Refreshed(NamedTuple):
@@ -116,8 +100,10 @@ class VectorIndexes:
         owner_url: str | None,
         exact_chunks: int,
         most_indexes: int = MOST_INDEXES,
+        limits: BuildLimits | None = None,
     ) -> None:
         self._most_indexes = most_indexes
+        self._limits = limits or BuildLimits()
         self._database = database
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
@@ -166,7 +152,7 @@ class VectorIndexes:
         self, connection: asyncpg.Connection, generation_id: int, vectors: Mapping[int, int]
     ) -> bool:
         """Return whether there are enough indexes of larger generations on the same table."""
-        crowd = await connection.fetch(_of(generation_id, "crowd"))
+        crowd = await connection.fetch(of_generation(generation_id, "crowd"))
         if len(crowd) < self._most_indexes:
             return False
         return max(vectors.values()) <= int(crowd[-self._most_indexes]["vectors"])
@@ -192,7 +178,7 @@ class VectorIndexes:
             rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
             if not rows:
                 return
-            await connection.execute(_of(generation_id, "forget_indexes"))
+            await connection.execute(of_generation(generation_id, "forget_indexes"))
         async with self._builder(generation_id, wait=True) as builder:
             if builder is None:
                 raise Unavailable(f"generation {generation_id} is being indexed", "try again later")
@@ -201,10 +187,10 @@ class VectorIndexes:
 
     async def _due(
         self, project_id: int, generation_id: int, after_import: bool
-    ) -> tuple[list[_Build], int]:
+    ) -> tuple[list[Build], int]:
         """Indexes to be built now, and the number of those that wait for the end of an import."""
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
-            survey = await connection.fetch(_of(generation_id, "survey"))
+            survey = await connection.fetch(of_generation(generation_id, "survey"))
             vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
             too_long = [row for row in survey if row["tail"] > self._allowed_tail(row["vectors"])]
             has_index = any(row["name"] for row in survey)
@@ -212,7 +198,9 @@ class VectorIndexes:
                 connection, generation_id, vectors
             )
             if too_long and not is_outgrown:
-                watermark = await connection.fetchval(_of(generation_id, "next_watermark"))
+                watermark = await connection.fetchval(
+                    of_generation(generation_id, "next_watermark")
+                )
                 filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
         if is_outgrown and has_index:
             await self.drop(project_id, generation_id)
@@ -225,27 +213,28 @@ class VectorIndexes:
             if after_import and (filling or rate > IMPORT_VECTORS_PER_S)
         }
         due = [
-            _Build(
-                *(project_id, generation_id, row["model_id"], row["dimensions"], watermark),
-                vectors=vectors[row["model_id"]],
+            Build(
+                *(project_id, generation_id, model_id, row["dimensions"]),
+                UNBOUNDED if is_calm and vectors[model_id] >= OPEN_VECTORS else watermark,
+                vectors=vectors[model_id],
             )
             for row in too_long
-            if row["model_id"] not in importing or row["tail"] > MAX_IMPORT_TAIL
+            for model_id in [row["model_id"]]
+            for is_calm in [model_id not in importing]
+            if is_calm or row["tail"] > self._allowed_tail(row["vectors"], importing=True)
         ]
         return due, len(too_long) - len(due)
 
-    def _allowed_tail(self, indexed: int | None) -> int:
-        if indexed is None:
-            return self._exact_chunks
-        return max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
+    def _allowed_tail(self, indexed: int | None, *, importing: bool = False) -> int:
+        return allowed_tail(indexed, self._exact_chunks, importing=importing)
 
-    async def _build(self, builder: _Builder, build: _Build) -> None:
+    async def _build(self, builder: IndexBuilder, build: Build) -> None:
         log.info("vector_index.building", name=build.name)
         await self._drop_others(builder, build, keep=await self._current(build))
         await builder.build(build)
         async with self._scope(build) as connection:
             await connection.execute(
-                _of(build.generation_id, "record_index"),
+                of_generation(build.generation_id, "record_index"),
                 build.model_id,
                 build.name,
                 build.watermark,
@@ -253,35 +242,35 @@ class VectorIndexes:
         await self._drop_others(builder, build, keep=build.name)
         log.info("vector_index.built", name=build.name)
 
-    async def _current(self, build: _Build) -> str:
+    async def _current(self, build: Build) -> str:
         async with self._scope(build) as connection:
-            survey = await connection.fetch(_of(build.generation_id, "survey"))
+            survey = await connection.fetch(of_generation(build.generation_id, "survey"))
         return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
 
-    async def _drop_others(self, builder: _Builder, build: _Build, keep: str) -> None:
+    async def _drop_others(self, builder: IndexBuilder, build: Build, keep: str) -> None:
         async with self._scope(build) as connection:
             others = await connection.fetch(_QUERIES["other_indexes"], build.pattern, keep)
         for row in others:
             await builder.drop(build.project_id, row["name"])
 
-    def _scope(self, build: _Build) -> AbstractAsyncContextManager[asyncpg.Connection]:
+    def _scope(self, build: Build) -> AbstractAsyncContextManager[asyncpg.Connection]:
         return self._database.scope(build.project_id, EVERY_AGENT, build.generation_id)
 
     @asynccontextmanager
     async def _builder(
         self, generation_id: int, *, wait: bool = False
-    ) -> AsyncIterator[_Builder | None]:
+    ) -> AsyncIterator[IndexBuilder | None]:
         """Yield a builder while holding both locks; yields None if another process builds."""
         async with self._locks(generation_id, wait=wait) as locked:
             if not locked:
                 yield None
             elif self._owner_url is None:
-                yield _WorkerBuilder(self._database)
+                yield WorkerBuilder(self._database, self._limits)
             else:
-                connection = await connect(self._owner_url, command_timeout=_BUILD_TIMEOUT_S)
+                connection = await connect(self._owner_url, command_timeout=BUILD_TIMEOUT_S)
                 try:
                     with explained():
-                        yield _OwnerBuilder(connection)
+                        yield OwnerBuilder(connection, self._limits)
                 finally:
                     await connection.close()
 
@@ -300,73 +289,16 @@ class VectorIndexes:
                 yield is_alone
 
 
-def _of(generation_id: int, name: str) -> str:
-    """Statement that names its generation by a literal: it opens one partition only."""
-    return _QUERIES[name].format(generation_id=int(generation_id))
+def allowed_tail(indexed: int | None, exact_chunks: int, *, importing: bool) -> int:
+    """Number of vectors that may lie outside of an index of ``indexed`` ones; None: there is none.
 
-
-class _Builder:
-    """Builds and drops indexes."""
-
-    async def build(self, build: _Build) -> None:
-        raise NotImplementedError
-
-    async def drop(self, project_id: int, name: str) -> None:
-        raise NotImplementedError
-
-
-class _OwnerBuilder(_Builder):
-    """Builds as the owner of the table, which blocks no other session."""
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-
-    async def build(self, build: _Build) -> None:
-        await self._connection.execute(_QUERIES["build_memory"])
-        table = await self._connection.fetchval(_of(build.generation_id, "vectors_table"))
-        await self._connection.execute(
-            _QUERIES["build_concurrently"].format(
-                name=build.name,
-                table=table,
-                dimensions=int(build.dimensions),
-                generation_id=int(build.generation_id),
-                model_id=int(build.model_id),
-                watermark=int(build.watermark),
-                breadth=int(build.breadth),
-                neighbours=int(build.neighbours),
-            )
-        )
-
-    async def drop(self, project_id: int, name: str) -> None:
-        del project_id
-        await self._connection.execute(_QUERIES["drop_concurrently"].format(name=name))
-
-
-class _WorkerBuilder(_Builder):
-    """Builds as a worker, through functions of the owner; writers wait during a build."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def build(self, build: _Build) -> None:
-        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
-            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
-            await connection.execute(
-                _QUERIES["build_as_worker"],
-                build.name,
-                build.generation_id,
-                build.model_id,
-                build.dimensions,
-                build.watermark,
-                build.breadth,
-                build.neighbours,
-                timeout=_BUILD_TIMEOUT_S,
-            )
-
-    async def drop(self, project_id: int, name: str) -> None:
-        async with self._database.scope(project_id, EVERY_AGENT) as connection:
-            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
-            await connection.execute(_QUERIES["drop_as_worker"], name)
+    During an import more of them may, so that an index is not built again and again.
+    """
+    if importing:
+        return max(MAX_IMPORT_TAIL, (indexed or 0) // MAX_TAIL_SHARE)
+    if indexed is None:
+        return exact_chunks
+    return max(min(MIN_TAIL, exact_chunks), min(indexed // MAX_TAIL_SHARE, MOST_TAIL))
 
 
 @dataclass(frozen=True, slots=True)

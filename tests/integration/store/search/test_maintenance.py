@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 import asyncpg
 import numpy as np
@@ -13,13 +14,15 @@ import pytest
 
 from events.models import Filters, Kind
 from store.generations.catalog import Generation
+from store.inspection.vectors import index_findings
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search import due_projects, maintenance, vector_indexes
+from store.search import due_projects, index_builders, maintenance, vector_indexes
 from store.search.due_projects import DueProjects, Task, waiting_projects
 from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
+from store.search.vector_indexes import VectorIndexes
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 from tests.support.waiting import eventually, within
@@ -160,7 +163,7 @@ async def test_large_projects_get_an_index(
     A larger one is built with more search.
     """
     monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", 1.0)  # on any machine
-    monkeypatch.setattr(vector_indexes, "FEW_VECTORS", 2600)
+    monkeypatch.setattr(index_builders, "FEW_VECTORS", 2600)
     vectors = unit_vectors(7, 3000, DIMENSIONS)
     texts = [f"c{i}" for i in range(3000)]
     for start in range(0, 2600, 650):
@@ -193,6 +196,34 @@ async def test_large_projects_get_an_index(
     assert len(before_switch_is_noticed.vector[MODEL]) == 10
     await maintenance.run_once()
     assert await index_names(database) == [second_name]
+
+
+async def test_the_index_of_a_large_project_has_no_upper_bound(
+    index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index of many vectors includes later ones, so it is never built again as it grows."""
+    monkeypatch.setattr(vector_indexes, "OPEN_VECTORS", 1_500)
+    monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", inf)  # ignore its own import
+    vectors = unit_vectors(7, 3000, DIMENSIONS)
+    texts = [f"c{i}" for i in range(3000)]
+
+    async def grow(start: int, end: int) -> None:
+        part = slice(start, end)
+        await index.store.apply([index.document(f"d{start}", texts[part], vectors[part])])
+        indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=800)
+        live = await index.live()
+        await indexes.refresh(live.project_id, live.id)
+
+    await grow(0, 1_000)
+    [bounded] = await index_names(database)
+    await grow(1_000, 2_000)
+    [unbounded] = await index_names(database)
+    assert unbounded.endswith(str(vector_indexes.UNBOUNDED))
+    assert unbounded != bounded
+    await grow(2_000, 3_000)
+    assert await index_names(database) == [unbounded], "Postgres adds later vectors to it"
+    assert await recall(Index.of(index.database), vectors, 40) >= 0.95
+    assert await index_findings(index.database, await index.live()) == []
 
 
 async def recall(
