@@ -475,6 +475,7 @@ class QueryOptions(Data):
     rerank: bool = True
     min_relevance: Annotated[float, Field(ge=0, le=1)] | None = None
     group: Literal["chunk", "document"] = "chunk"
+    sections: _Flag = False
     diversity: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
@@ -537,9 +538,13 @@ class Query(QueryFields):
     ``per_file``, the first of each document. ``after`` is ``next`` of the answer before.
 
     With ``group`` "document", each result is the best passage of a document, and ``limit`` counts
-    documents. ``diversity`` puts results that differ from those above them first: 0 is off, and 1
-    ignores relevance. ``context_tokenizer`` names the tokenizer that counts ``context_tokens``, or
-    an OpenAI model that uses it; without it, that of the embedding model counts.
+    documents. With ``sections``, code and other documents have rankings of their own: ``limit``
+    holds for each, and the results of a section follow each other, those of the better one first.
+    It has no effect if the filters name kinds, and in the mode ``exact``.
+
+    ``diversity`` puts results that differ from those above them first: 0 is off, and 1 ignores
+    relevance. ``context_tokenizer`` names the tokenizer that counts ``context_tokens``, or an
+    OpenAI model that uses it; without it, that of the embedding model counts.
     """
 
     project: Project
@@ -661,6 +666,10 @@ class SourceLines(Data):
     text: str
 
 
+Section = Literal["code", "documents"]
+"""Part of an answer with a ranking of its own: files of code, or documents of all other kinds."""
+
+
 class OtherMatch(Data):
     """Place of a further passage that the question found. ``chunk_id`` is its best chunk.
 
@@ -696,6 +705,7 @@ class SearchResult(Data):
     ``other_matches`` (at most 10, best first) are passages of the same function that cannot be
     joined to it, or with ``group`` "document" all others of the document. ``document_score`` is
     present with that ``group``; in hybrid mode, all matches of the document count in it.
+    ``section`` is present if the query asks for sections.
 
     ``rendered`` is present if the passage is a part of a fence or of a table: the content between
     the lines that make it readable by itself, which are the first line and the mark that ends a
@@ -726,6 +736,7 @@ class SearchResult(Data):
         Annotated[tuple[OtherMatch, ...], Field(max_length=protocol_limits.OTHER_MATCHES)] | None
     ) = None
     document_score: float | None = None
+    section: Section | None = None
 
 
 class ExactCounts(Data):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -42,12 +44,17 @@ def print_results(
 ) -> None:
     """Print results, best first, each with the lines that share most words with the question.
 
-    With ``explain``, also print which retrievers returned each result, with their scores.
+    Two sections have a heading each, and numbers of their own. With ``explain``, also print which
+    retrievers returned each result, with their scores.
     """
-    for number, result in enumerate(results, start=1):
-        head = _head(number, result, explain=explain)
-        lines = _best_lines(result, question, colour=console.is_terminal)
-        console.print(Group(*head, *lines, *_other_matches(result), Text()))
+    sections = [[*group] for _, group in groupby(results, key=attrgetter("section"))]
+    for section in sections:
+        if len(sections) > 1:
+            console.print(Text(f"{section[0].section}\n", style="bold"))
+        for number, result in enumerate(section, start=1):
+            head = _head(number, result, explain=explain)
+            lines = _best_lines(result, question, colour=console.is_terminal)
+            console.print(Group(*head, *lines, *_other_matches(result), Text()))
 
 
 def explanation(result: SearchResult) -> str:

@@ -205,7 +205,8 @@ class ChunkPlace(NamedTuple):
     Lines count from 1, both ends included. ``is_code``: the document is code, so that ``symbol`` is
     the qualified name of a unit, or several names with commas between. ``is_bare``: the chunk has
     no vector yet. ``beginning`` is that of the text, up to 1,000 characters, of a chunk of one unit
-    of code; it is empty for others, and if the search did not need it.
+    of code; it is empty for others, and if the search did not need it. ``in_code``: the document is
+    code, also where the chunk has no symbol.
     """
 
     document_id: int
@@ -221,6 +222,7 @@ class ChunkPlace(NamedTuple):
     is_bare: bool = False
     uri: str = ""
     beginning: str = ""
+    in_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

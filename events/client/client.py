@@ -197,6 +197,7 @@ class Client(DocumentMethods):
         rerank: bool = True,
         min_relevance: float | None = None,
         group: Literal["chunk", "document"] = "chunk",
+        sections: bool = False,
         diversity: float = 0.0,
         timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
@@ -234,6 +235,8 @@ class Client(DocumentMethods):
                 results is marked ``weak`` then.
             group: with ``document``, each result is the best passage of a document, with the places
                 of its other matches, and ``limit`` counts documents.
+            sections: rank code and other documents apart, each with up to ``limit`` results; each
+                result names its ``section``. Without effect if the filters name kinds.
             diversity: 0 to 1; the higher, the more the results differ from each other. 0 is off.
             timeout: deadline of the query.
 
@@ -268,6 +271,7 @@ class Client(DocumentMethods):
             "rerank": rerank,
             "min_relevance": min_relevance,
             "group": group,
+            "sections": sections,
             "diversity": diversity,
         }
         return await self._ask(project, agent, query, timeout)

@@ -84,6 +84,13 @@ def command(
     group: Annotated[
         Group, typer.Option(help="One result per document, or per passage.")
     ] = Group.DOCUMENT,
+    sections: Annotated[
+        bool,
+        typer.Option(
+            "--sections/--no-sections",
+            help="Rank code and other documents apart, each with its own limit.",
+        ),
+    ] = True,
     mode: Annotated[
         AskMode, typer.Option(help="Search by meaning, by words, both, or exactly.")
     ] = AskMode.HYBRID,
@@ -197,6 +204,7 @@ def command(
         "context_tokens": context,
         "context_tokenizer": tokenizer,
         "group": group.value,
+        "sections": sections,
         "diversity": diversity,
         "min_similarity": min_similarity,
         "rerank": rerank,

@@ -340,6 +340,7 @@ def _question(search: tools.Search) -> Question:
         "regex": search.regex,
         "after": search.after or None,
         "group": search.group,
+        "sections": True,
         "filters": filters,
         "min_event": search.min_event or None,
     }

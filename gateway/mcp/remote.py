@@ -94,6 +94,7 @@ class RemoteBackend:
             "limit": search.limit,
             "mode": search.mode,
             "group": search.group,
+            "sections": True,
             "filters": filters,
         }
         question |= {

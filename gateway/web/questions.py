@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from markupsafe import Markup
@@ -46,7 +48,8 @@ _VERDICTS = {"used": "useful", "rejected": "not useful"}
 class _Question:
     """Question and filters, as the address names them.
 
-    ``like`` is a place or the id of a chunk; it is '' if there is a text.
+    ``like`` is a place or the id of a chunk; it is '' if there is a text. ``together``: code and
+    other documents are in one ranking.
     """
 
     text: str
@@ -63,6 +66,7 @@ class _Question:
     limit: int
     similarity: float
     grouped: bool
+    together: bool
     diversity: float
     context_tokens: int
 
@@ -86,6 +90,7 @@ class _Question:
             limit=int(visit.number("limit", protocol_limits.USUAL_RESULTS, 1, 50)),
             similarity=visit.number("similarity", 0, 0, 1),
             grouped=bool(visit.parameter("grouped")),
+            together=bool(visit.parameter("together")),
             diversity=visit.number("diversity", 0, 0, 1),
             context_tokens=int(visit.number("context", 0, 0, protocol_limits.CONTEXT_TOKENS)),
         )
@@ -122,6 +127,8 @@ class _Question:
             options["min_similarity"] = self.similarity
         if self.grouped:
             options["group"] = "document"
+        if not self.together:
+            options["sections"] = True
         if self.diversity:
             options["diversity"] = self.diversity
         if self.context_tokens >= _SMALLEST_CONTEXT:
@@ -145,6 +152,7 @@ class _Question:
             "limit": self.limit,
             "similarity": self.similarity or None,
             "grouped": "1" if self.grouped else "",
+            "together": "1" if self.together else "",
             "diversity": self.diversity or None,
             "context": self.context_tokens or None,
         }
@@ -181,6 +189,7 @@ class Result:
     """
 
     number: int
+    section: str
     chunk_id: int
     uri: str
     place: str
@@ -254,7 +263,10 @@ async def judge(visit: Visit) -> Response:
 
 
 def results_of(answer: QueryAnswer, question: str) -> list[Result]:
-    """Results of an answer, best first, each with the lines that have most marked words."""
+    """Results of an answer, each with its number in its section, and its best lines.
+
+    These are the lines that have most marked words.
+    """
     largest = {
         "vector": 1.0,
         "keyword": max(
@@ -265,7 +277,8 @@ def results_of(answer: QueryAnswer, question: str) -> list[Result]:
     }
     return [
         _result(number, result, answer.project, question, largest)
-        for number, result in enumerate(answer.results, start=1)
+        for _, section in groupby(answer.results, key=attrgetter("section"))
+        for number, result in enumerate(section, start=1)
     ]
 
 
@@ -273,7 +286,7 @@ def _answer_values(visit: Visit, question: _Question, answer: QueryAnswer) -> di
     results = results_of(answer, question.text)
     return {
         "answer": answer,
-        "results": results,
+        "sections": [[*section] for _, section in groupby(results, key=attrgetter("section"))],
         "as_of": _as_of(answer),
         "stages": _stages(answer.timings_ms),
         "notes": _notes(answer),
@@ -307,6 +320,7 @@ def _result(
     others = result.other_matches or ()
     return Result(
         number=number,
+        section=result.section or "",
         chunk_id=result.chunk_id,
         uri=source.uri,
         place=source.place,
@@ -476,6 +490,11 @@ def _commands(visit: Visit, question: _Question) -> dict[str, str]:
         python.append("group='document'")
     else:
         words += ["--group", "chunk"]
+    if question.together:
+        words += ["--no-sections"]
+    else:
+        body["sections"] = True
+        python.append("sections=True")
     base = str(visit.request.base_url).rstrip("/")
     curl = [
         "curl",

@@ -16,14 +16,16 @@ _SEPARATOR = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A passage as the context shows it. ``number`` is that of its result, from 1.
+    """A passage as the context shows it. ``label`` is the number of its result, from 1.
+
+    In an answer with sections, the name of the section precedes it.
 
     ``place`` is its citation, and ``within`` the definition that it begins within, or "". Lines
     count from 1, and ``ordinals`` are those of its chunks. A passage of ``has_lines`` is cited by
     its lines alone.
     """
 
-    number: int
+    label: str
     document_id: int
     uri: str
     ordinals: range
@@ -36,7 +38,7 @@ class Block:
 
     def __str__(self) -> str:
         """Format as the context shows it."""
-        return "\n".join(filter(None, (f"[{self.number}] {self.place}", self.within, self.text)))
+        return "\n".join(filter(None, (f"[{self.label}] {self.place}", self.within, self.text)))
 
     def followed_by(self, other: Block) -> Block | None:
         """Return both as one if the other is the continuation in the same document, else None."""

@@ -1,6 +1,6 @@
 """Pipeline of questions: from a fresh index to one reply.
 
-fresh → embed → search → fuse → rerank → diversify → group → assemble → reply
+fresh → embed → search → fuse → rerank → divide → diversify → group → assemble → reply
 
 The generation is chosen once, when the index is fresh enough: its models embed the question, its
 chunks are searched, and its rows are cited.
@@ -9,7 +9,7 @@ chunks are searched, and its rows are cited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -30,6 +30,7 @@ from events.models import (
     QueryFailed,
     QueryFailedData,
     QueryRequested,
+    Section,
 )
 from events.streams.answer_records import AnswerRecord
 from events.streams.replies import Replies
@@ -45,8 +46,16 @@ from processors.answering.query_text import searchable, with_operators
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
+from processors.answering.sections import (
+    alternated,
+    has_sections,
+    narrowed_to,
+    scarce_sections,
+    sections_of,
+    with_section,
+)
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
-from processors.answering.units import passages_of
+from processors.answering.units import Passage, passages_of
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits, traces
@@ -56,7 +65,7 @@ from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.postgres.connection import WriteConflict
 from store.search.search import Search
-from store.types import Candidates, SearchRequest, Subject
+from store.types import Candidates, ChunkPlace, SearchRequest, Subject
 
 __all__ = ["Answering"]
 
@@ -250,22 +259,19 @@ class Answering:
             vectors, failed = _stored_vectors(query, subject)
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed, subject)
+        scarce = await self._scarce(query, generation, candidates, vectors, failed, subject)
         stopwatch.lap("search")
-        names = names_in(query.text)
-        with traces.child("fuse"):
-            ranked = fuse(
-                candidates,
-                mode=query.mode,
-                weights=query.weights,
-                limit=max(len(candidates.places) or query.limit, reranked_chunks),
-                min_similarity=query.min_similarity,
-                spreads=spreads_of(generation),
-                promotions=promotions(names, candidates.named),
-                adjustments=adjustments(query.text, candidates) if query.mode == "hybrid" else {},
-            )
+        ranked = _fused(query, generation, candidates, reranked_chunks)
+        places = dict(candidates.places)
+        for section, own in scarce.items():
+            places |= own.places
+            in_section = _fused(query, generation, own, reranked_chunks)
+            ranked = with_section(ranked, places, section, in_section)
         stopwatch.lap("fuse")
         order = Ranked(ranked)
         if reranked_chunks:
+            if has_sections(query):
+                ranked = alternated(ranked, places)
             order = await self._relevance.order(
                 query,
                 generation.project_id,
@@ -274,12 +280,7 @@ class Answering:
                 question.left,
             )
             stopwatch.lap("rerank")
-        ranked = list(order.chunks)
-        if query.diversity:
-            ranked = await self._diversified(ranked, query, generation)
-        passages = passages_of(
-            ranked, candidates.places, query.limit, by_document=query.group == "document"
-        )
+        passages = await self._passages(order.chunks, places, query, generation)
         confidence = None
         if candidates.coverage == 1:
             best = {model: hits[0][1] for model, hits in candidates.vector.items() if hits}
@@ -303,6 +304,44 @@ class Answering:
             corrections=dict(candidates.corrections),
         )
         return answer, assembled.is_complete and candidates.is_live
+
+    async def _scarce(
+        self,
+        query: Query,
+        generation: Generation,
+        candidates: Candidates,
+        vectors: Vectors,
+        failed: tuple[str, ...],
+        subject: Subject | None,
+    ) -> dict[Section, Candidates]:
+        """Search each section by itself that has too few candidates, unless it is small."""
+        scarce: dict[Section, Candidates] = {}
+        for section in scarce_sections(query, candidates, _candidate_count(query)):
+            narrowed = narrowed_to(query, section)
+            if await self._search.count(generation, query.agent, narrowed.filters) >= CANDIDATES:
+                scarce[section] = await self._candidates(
+                    narrowed, generation, vectors, failed, subject
+                )
+        return scarce
+
+    async def _passages(
+        self,
+        ranked: Sequence[Fused],
+        places: Mapping[int, ChunkPlace],
+        query: Query,
+        generation: Generation,
+    ) -> list[Passage]:
+        """Return the best passages, of each section after the other if there are several."""
+        is_divided = has_sections(query)
+        passages: list[Passage] = []
+        for section in sections_of(ranked, places) if is_divided else [ranked]:
+            order: Iterable[Fused] = section
+            if query.diversity:
+                order = await self._diversified([*section], query, generation)
+            passages += passages_of(
+                order, places, query.limit, by_document=query.group == "document"
+            )
+        return passages
 
     @staged("diversify")
     async def _diversified(
@@ -383,7 +422,7 @@ class Answering:
             text=None if query.mode == "vector" else searchable(query.text),
             vectors=vectors,
             filters=query.filters,
-            candidates=max(CANDIDATES, query.limit),
+            candidates=_candidate_count(query),
             compared=query.min_similarity is not None,
             defined=tuple(dict.fromkeys(wanted)),
             subject=subject,
@@ -391,6 +430,29 @@ class Answering:
         )
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
+
+
+def _candidate_count(query: Query) -> int:
+    """Number of chunks that each retriever is asked for."""
+    return max(CANDIDATES, query.limit)
+
+
+def _fused(
+    query: Query, generation: Generation, candidates: Candidates, reranked_chunks: int
+) -> Sequence[Fused]:
+    """Fuse all candidates of a question, which is not one of the mode ``exact``."""
+    assert query.mode != "exact"
+    with traces.child("fuse"):
+        return fuse(
+            candidates,
+            mode=query.mode,
+            weights=query.weights,
+            limit=max(len(candidates.places) or query.limit, reranked_chunks),
+            min_similarity=query.min_similarity,
+            spreads=spreads_of(generation),
+            promotions=promotions(names_in(query.text), candidates.named),
+            adjustments=adjustments(query.text, candidates) if query.mode == "hybrid" else {},
+        )
 
 
 def _stored_vectors(query: Query, subject: Subject) -> tuple[Vectors, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from events.models import (
 from processors.answering.context_builder import Block, ContextBuilder
 from processors.answering.fusion import Fused, RankedScore
 from processors.answering.passage_texts import PassageText, texts_of
+from processors.answering.sections import has_sections, section_of
 from processors.answering.units import Passage
 from processors.chunking.types import CountTokens
 from runtime import protocol_limits
@@ -93,7 +95,9 @@ class Assembler:
         context = None
         if query.context_tokens is not None:
             context = await self._context_builder.build(
-                _blocks(shown, text_of), query.context_tokens, query.context_tokenizer
+                _blocks(shown, text_of, by_section=has_sections(query)),
+                query.context_tokens,
+                query.context_tokenizer,
             )
         return Assembled(results, context, 0 < len(results) == len(passages))
 
@@ -112,7 +116,7 @@ class Assembler:
             return results, None
         blocks = [
             Block(
-                number=number,
+                label=str(number),
                 document_id=rows[passage.chunk_id].document_id,
                 uri=result.citation.uri,
                 ordinals=range(0),
@@ -129,23 +133,30 @@ class Assembler:
         return results, context
 
 
-def _blocks(shown: Sequence[PassageText], text_of: Mapping[int, PassageText]) -> list[Block]:
-    """Blocks of results and of their other matches, by rank."""
-    numbered = [
-        (number, text)
-        for number, best in enumerate(shown, start=1)
-        for passage in (best.passage, *best.passage.others)
-        if (text := text_of.get(passage.best.chunk_id)) is not None
-    ]
-    numbered.sort(key=lambda pair: pair[1].passage.rank)
-    return [_block(number, text) for number, text in numbered]
+def _blocks(
+    shown: Sequence[PassageText], text_of: Mapping[int, PassageText], *, by_section: bool
+) -> list[Block]:
+    """Blocks of results and of their other matches, by rank; sections take turns."""
+    counts: Counter[str] = Counter()
+    labelled: list[tuple[str, PassageText]] = []
+    for best in shown:
+        section = section_of(best.row.kind) if by_section else ""
+        counts[section] += 1
+        label = f"{section} {counts[section]}".lstrip()
+        labelled += [
+            (label, text)
+            for passage in (best.passage, *best.passage.others)
+            if (text := text_of.get(passage.best.chunk_id)) is not None
+        ]
+    labelled.sort(key=lambda pair: pair[1].passage.rank)
+    return [_block(label, text) for label, text in labelled]
 
 
-def _block(number: int, text: PassageText) -> Block:
+def _block(label: str, text: PassageText) -> Block:
     row = text.row
     within = [signature.text for signature in text.signatures]
     return Block(
-        number=number,
+        label=label,
         document_id=row.document_id,
         uri=row.uri,
         ordinals=text.ordinals,
@@ -188,6 +199,7 @@ def _result(
         definition=definition or None,
         other_matches=tuple(map(_other_match, others)) or None,
         document_score=fused.score if query.group == "document" else None,
+        section=section_of(row.kind) if has_sections(query) else None,
     )
 
 

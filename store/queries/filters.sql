@@ -242,7 +242,8 @@ select
         when c.id = any ($3::bigint[]) and passing.kind = 'code' and strpos(c.symbol, ', ') = 0
         then left(c.content, 1000)
         else ''
-    end as beginning
+    end as beginning,
+    passing.kind = 'code' as in_code
 from (
     select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
 ) c

@@ -254,6 +254,12 @@ class Search:
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
+    async def count(self, generation: Generation, agent: str | None, filters: Filters) -> int:
+        """Number of chunks that pass filters, as old as ``searched_chunks``; 0 if unknown."""
+        visibility = Visibility.to(generation.id, agent, filters)
+        scope = partial(self._scope, generation, agent)
+        return await self._coverage.counting(scope, visibility, agent).number() or 0
+
     async def exact(
         self,
         generation: Generation,

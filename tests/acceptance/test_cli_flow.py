@@ -57,7 +57,7 @@ async def test_sync_then_ask(cli: Cli, plant: Path) -> None:
 
     answer = await cli.typed("ask", "--project", "plant", "at which pressure does the valve open?")
     assert answer.code == 0
-    assert answer.stdout.startswith("1. valves.md:1-7")
+    assert answer.stdout.startswith("documents\n\n1. valves.md:1-7")
     assert "opens at seven bar" in answer.stdout
     assert "score" not in answer.stdout, "only with --explain"
 

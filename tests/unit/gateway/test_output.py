@@ -84,6 +84,18 @@ def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) ->
     assert "keyword match · score 0.500" in capsys.readouterr().out
 
 
+def test_sections_have_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each section has numbers of its own; a single one has no heading."""
+    code = [found("herons = 1").model_copy(update={"section": "code"})] * 2
+    pages = [found("Herons nest.").model_copy(update={"section": "documents"})]
+    print_results(Console(), [*code, *pages], "herons")
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if line and not line.startswith(" ")]
+    assert heads == ["code", "1. a.txt:1-2", "2. a.txt:1-2", "documents", "1. a.txt:1-2"]
+    print_results(Console(), code, "herons")
+    assert capsys.readouterr().out.startswith("1. a.txt")
+
+
 def test_the_definition_and_the_other_matches_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

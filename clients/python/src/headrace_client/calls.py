@@ -245,6 +245,7 @@ def ask(
     rerank: bool = True,
     min_relevance: float | None = None,
     group: Literal["chunk", "document"] = "chunk",
+    sections: bool = False,
     diversity: float = 0.0,
     timeout: timedelta = timedelta(seconds=10),
 ) -> Call[QueryAnswer]:
@@ -280,6 +281,8 @@ def ask(
             results is marked ``weak`` then.
         group: with ``document``, each result is the best passage of a document, with the places of
             its other matches, and ``limit`` counts documents.
+        sections: rank code and other documents apart, each with up to ``limit`` results; each
+            result names its ``section``. Without effect if the filters name kinds.
         diversity: 0 to 1; the higher, the more the results differ from each other. 0 is off.
         timeout: time in which the gateway must respond, at most 60 s.
 
@@ -313,6 +316,7 @@ def ask(
         rerank=rerank,
         min_relevance=min_relevance,
         group=group,
+        sections=sections,
         diversity=diversity,
         timeout_ms=_ms(timeout),
     )

@@ -366,7 +366,8 @@ class SearchResult(_Response):
     readable by itself. It is None for other passages. ``language`` is that of a code example (kind
     ``code_example``), if the document names it. In the mode ``exact``, ``content`` and the citation
     are lines, and ``matches`` has the spans. With ``per_file``, ``matching_lines`` is the number of
-    lines of the document that match.
+    lines of the document that match. ``section`` is ``code`` or ``documents`` if the question asks
+    for sections.
     """
 
     chunk_id: int
@@ -386,6 +387,7 @@ class SearchResult(_Response):
     definition: tuple[SourceLines, ...] | None = None
     other_matches: tuple[OtherMatch, ...] | None = None
     document_score: float | None = None
+    section: str | None = None
 
 
 class ExactCounts(_Response):
@@ -703,6 +705,7 @@ class Question(_Request):
     context_tokens: int | None = None
     context_tokenizer: str | None = None
     group: Literal["chunk", "document"] = "chunk"
+    sections: bool = False
     diversity: float = 0.0
     timeout_ms: Annotated[int, Field(ge=1)] = 10_000
 

@@ -173,6 +173,7 @@ async def test_every_field_of_a_validated_query_is_sent(redis: Redis, redis_url:
             "context_tokenizer": "gpt-4o",
             "min_similarity": 0.25,
             "group": "document",
+            "sections": True,
             "diversity": 0.5,
             "operators": True,
             "rerank": True,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from events.client.client import Client
 from events.client.questions import QueryRefused
-from events.models import SearchResult
+from events.models import Filters, SearchResult
 from tests.support.databases import Database
 from tests.support.running import headrace
 
@@ -56,6 +60,7 @@ async def test_answers_have_whole_units(redis_url: str, database: Database) -> N
         await worker.change("src/gate.py", GATE, kind="code")
         await worker.change("tests/gate.py", GATE.replace("open_gate", "check"), kind="code")
         await _check_adjustments(worker.client)
+        await _check_sections(worker.client)
 
 
 async def _check_units(client: Client) -> None:
@@ -120,6 +125,73 @@ async def _check_diversity(client: Client) -> None:
     assert [result.citation.uri for result in diverse.results] != [
         result.citation.uri for result in plain.results
     ]
+
+
+async def _check_sections(client: Client) -> None:
+    """Code and other documents have places of their own, and the ranking is the usual one."""
+    question = "open the sluice gate"
+    shapes: list[dict[str, Any]] = [
+        {},
+        {"mode": "keyword"},
+        {"mode": "vector"},
+        {"diversity": 0.5},
+    ]
+    for options in shapes:
+        for group in ("chunk", "document"):
+            query = {**options, "group": group, "limit": 2}
+            divided = (await client.ask("docs", question, sections=True, **query)).results
+            assert [result.section for result in divided] in (
+                ["code", "code", "documents", "documents"],
+                ["documents", "documents", "code", "code"],
+            )
+            assert all((result.kind == "code") == (result.section == "code") for result in divided)
+            plain = await client.ask("docs", question, **{**query, "limit": 100})
+            assert divided[0].chunk_id == plain.results[0].chunk_id
+            assert {result.section for result in plain.results} == {None}
+            if not query.get("diversity"):
+                order = [result.chunk_id for result in plain.results]
+                ranks = [order.index(result.chunk_id) for result in divided]
+                assert [*sorted(ranks[:2]), *sorted(ranks[2:])] == ranks
+    answer = await client.ask("docs", question, sections=True, limit=2, context_tokens=3_000)
+    labels = re.findall(r"^\[(.*?)\]", answer.context or "", re.MULTILINE)
+    assert {"code 1", "code 2", "documents 1", "documents 2"} >= set(labels) > {"code 1"}
+    named = await client.ask("docs", "open_gate", sections=True, explain=True)
+    assert (named.results[0].section, named.results[0].citation.uri) == ("code", "src/gate.py")
+    assert "defines open_gate" in (named.results[0].explanation or "")
+    filters = Filters.model_validate({"kinds": ["code"]})
+    for filtered in (
+        await client.ask("docs", question, sections=True, filters=filters),
+        await client.ask("docs", f"{question} kind:code", sections=True, operators=True),
+    ):
+        assert {result.section for result in filtered.results} == {None}
+
+
+async def test_a_section_without_candidates_is_searched_by_itself(
+    redis_url: str, database: Database
+) -> None:
+    """Code is found beside more documents than the retrievers return; a few chunks are not."""
+    pages = "\n".join(
+        f"# Heron {number}\n\n" + "The heron stands in the reeds. " * 40 for number in range(130)
+    )
+    functions = "\n".join(
+        f"def weir_{number}(gauge):\n"
+        + "".join(f"    gauge.level_{line} = total_{number} + {line}\n" for line in range(14))
+        for number in range(130)
+    )
+    async with headrace(redis_url, database) as worker:
+        await worker.change("herons.md", pages)
+        await worker.change("small.py", "def reed():\n    return 1\n", kind="code")
+        few = await worker.client.ask("docs", "where does the heron stand", sections=True)
+        assert {result.section for result in few.results} == {"documents"}
+        await worker.change("weirs.py", functions, kind="code")
+        answer = await worker.client.ask("docs", "where does the heron stand", sections=True)
+        counts = Counter(result.section for result in answer.results)
+        assert counts == {"documents": 10, "code": 10}
+        assert answer.results[0].section == "documents"
+        filters = Filters.model_validate({"kinds": ["code"]})
+        alone = await worker.client.ask("docs", "where does the heron stand", filters=filters)
+        of_code = [result.chunk_id for result in answer.results if result.section == "code"]
+        assert of_code == [result.chunk_id for result in alone.results]
 
 
 def _names(result: SearchResult) -> str:

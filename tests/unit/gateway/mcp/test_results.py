@@ -62,6 +62,40 @@ def test_an_answer_fits_its_budget(seed: int) -> None:
     assert shown["truncated"] == (not whole)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_sections_share_the_budget(seed: int) -> None:
+    """Each has a heading, numbers of its own, and its best passages before its others."""
+    random_numbers = random.Random(seed)
+    answer = random_answer(random_numbers)
+    names = ["code"] * random_numbers.randrange(1, 9)
+    names += ["documents"] * random_numbers.randrange(1, 9)
+    by_section = [
+        answer.results[at % len(answer.results)].model_copy(update={"section": name})
+        for at, name in enumerate(names)
+    ]
+    answer = answer.model_copy(update={"results": tuple(by_section)})
+    budget = random_numbers.choice(BUDGETS)
+    shown = results.answer_object(answer, budget)
+    assert results.tokens(packed(shown)) <= budget
+    text = results.render(shown)
+    assert results.tokens(text) <= budget
+    assert_same(shown)
+    counts = [
+        sum(passage["section"] == name for passage in shown["results"])
+        for name in ("code", "documents")
+    ]
+    room = [names.count("code"), names.count("documents")]
+    for mine, other in ((0, 1), (1, 0)):
+        assert counts[mine] >= min(room[mine], counts[other] - 1), "they take turns"
+    for name, count in zip(("code", "documents"), counts, strict=True):
+        own = [passage for passage in shown["results"] if passage["section"] == name]
+        assert own == shown["results"][: len(own)] or own == shown["results"][-len(own) :]
+        cut = ["rest" in passage for passage in own]
+        assert len(own) == count
+        assert cut == sorted(cut), "the best are whole"
+        assert not own or f"\n\n{name}:\n\n[1] {own[0]['where']}" in text
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_the_rest_begins_after_the_last_whole_line(seed: int) -> None:
     """Shown lines and the rest together are the passage."""

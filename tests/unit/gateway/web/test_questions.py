@@ -42,6 +42,18 @@ def test_a_part_is_shown_between_the_lines_that_make_it_readable(
     assert [line.number for line in result.lines] == list(range(7, 8 + content.count("\n")))
 
 
+def test_each_section_has_numbers_of_its_own() -> None:
+    """The page shows results of one section below each other."""
+    answer = answer_of("Herons nest.", None)
+    results = tuple(
+        answer.results[0].model_copy(update={"section": section})
+        for section in ("documents", "documents", "code")
+    )
+    shown = results_of(answer.model_copy(update={"results": results}), "herons")
+    numbered = [(result.section, result.number) for result in shown]
+    assert numbered == [("documents", 1), ("documents", 2), ("code", 1)]
+
+
 def test_the_lines_with_most_marks_are_shown() -> None:
     """They have their numbers, and the rest of the chunk is counted."""
     content = "\n".join("the weir" if number in (30, 32) else "none" for number in range(50))

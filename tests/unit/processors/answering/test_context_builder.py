@@ -21,7 +21,7 @@ def _block(number: int, document_id: int, ordinal: int, **fields: object) -> Blo
     start = 10 * ordinal + 1
     uri = f"d{document_id}"
     block = Block(
-        number,
+        str(number),
         document_id,
         uri,
         range(ordinal, ordinal + 1),
