@@ -33,6 +33,7 @@ from events.models import (
     DocumentIndexed,
     DocumentRejected,
     Filters,
+    Section,
     first_problem,
 )
 from events.names import Lane
@@ -249,6 +250,7 @@ async def evaluate(
     *,
     modes: Sequence[Mode] = MODES,
     project: str | None = None,
+    section: Section | None = None,
     patience: timedelta = timedelta(minutes=2),
     timeout: timedelta = timedelta(seconds=30),
     progress: Progress = lambda _what, _done, _total: None,
@@ -264,6 +266,7 @@ async def evaluate(
         modes: retrievers to score.
         project: project of the documents; by default that which the set refers to, or one that is
             named after the set and its content.
+        section: score this section of answers that are divided, as an asker sees it.
         patience: longest time without any outcome while the corpus is indexed.
         timeout: deadline of one query.
         progress: called with the progress of the work.
@@ -274,7 +277,9 @@ async def evaluate(
     """
     dataset = load(directory)
     project = await index(dataset, client, project=project, patience=patience, progress=progress)
-    return await score(dataset, client, project, modes=modes, timeout=timeout, progress=progress)
+    return await score(
+        dataset, client, project, modes=modes, section=section, timeout=timeout, progress=progress
+    )
 
 
 async def index(
@@ -315,25 +320,28 @@ async def score(
     project: str,
     *,
     modes: Sequence[Mode] = MODES,
+    section: Section | None = None,
     timeout: timedelta = timedelta(seconds=30),
     progress: Progress = lambda _what, _done, _total: None,
     record: Record = lambda _mode, _query, _uris: None,
 ) -> dict[str, dict[str, float]]:
     """Ask a set's questions in a project that holds its documents; return the scores by mode.
 
-    ``record`` is called with each answer.
+    ``record`` is called with each answer. With ``section``, it is that part of a divided answer,
+    which has the ten best documents of each.
 
     Raises:
         Unavailable: no worker answers, or a server can't be reached.
     """
+    shape: dict[str, Any] = {"limit": CHUNKS_PER_ANSWER}
+    if section is not None:
+        shape = {"limit": DEPTH, "group": "document", "sections": True}
 
     async def ask(query: str, mode: Mode) -> Sequence[str]:
         text = dataset.queries[query][:_QUERY_CHARACTERS]
-        options = dataset.options.get(query, {})
-        answer = await client.ask(
-            project, text, limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout, **options
-        )
-        return [result.citation.uri for result in answer.results]
+        options = {**shape, **dataset.options.get(query, {})}
+        answer = await client.ask(project, text, mode=mode, timeout=timeout, **options)
+        return [result.citation.uri for result in answer.results if result.section == section]
 
     return {mode: await _score(dataset, ask, mode, progress, record) for mode in modes}
 

@@ -26,23 +26,34 @@ from typing import Any
 from bench.evaluation import MODES
 from bench.figures import Report, Row
 from bench.stack import bench_stack
+from content.detection import kind_of
 from content.signatures import symbols_of
 from events.client.client import Client
 from events.models import DocumentChange, DocumentRejected, Kind, SearchResult
 from events.names import Lane
+from processors.answering.sections import section_of
 from runtime.errors import UsageError
 
-__all__ = ["NamedDefinition", "definitions_in", "has_repeats", "measure", "names_of", "row_of"]
+__all__ = [
+    "NamedDefinition",
+    "definitions_in",
+    "firsts_of_sections",
+    "has_repeats",
+    "measure",
+    "names_of",
+    "row_of",
+]
 
 NAMES = 30
 """Names that are asked for in each repository of ``_NAMED``."""
 
 _QUESTIONS_GOAL = 0.9
 _NAMES_GOAL = 0.95
+_SHOWN_BY_ASK = 5
 _SHOWN = 20
 """Results among which the right one is looked for."""
 
-_PATIENCE = timedelta(minutes=2)
+_PATIENCE = timedelta(minutes=10)
 _NAMED = ("flask", "httpx", "cobra")
 _SEED = 5
 _SHORTEST_NAME = 4
@@ -88,10 +99,18 @@ async def measure(directories: Sequence[Path]) -> Report:
                     if item["repository"] == project:
                         results = await _asked(client, project, item)
                         row = row_of(item, results)
-                        uris = {expected.partition("|")[0] for expected in item["answers"]}
                         rows.append(row)
                         figures[group].append(bool(row.met))
-                        figures[f"{group}_files"].append(results[0].citation.uri in uris)
+                        figures[f"{group}_files"].append(_is_in_file(results[0], item["answers"]))
+                        divided = await _divided(client, project, item)
+                        figures["without_repeats"].append(not has_repeats(divided))
+                        parts = firsts_of_sections(item["answers"], files, divided)
+                        figures[f"{group}_in_section"].append(
+                            any(_is_right(result, item["answers"]) for result in parts)
+                        )
+                        figures[f"{group}_files_in_section"].append(
+                            any(_is_in_file(result, item["answers"]) for result in parts)
+                        )
                         figures["without_repeats"].append(not has_repeats(results))
             for name, places in names_of(files) if project in _NAMED else ():
                 for mode in MODES:
@@ -105,6 +124,24 @@ async def measure(directories: Sequence[Path]) -> Report:
 async def _asked(client: Client, project: str, item: Mapping[str, Any]) -> Sequence[SearchResult]:
     answer = await client.ask(project, item["question"], limit=_SHOWN, explain=True)
     return answer.results
+
+
+async def _divided(client: Client, project: str, item: Mapping[str, Any]) -> Sequence[SearchResult]:
+    """Ask as ``headrace ask`` and agents do."""
+    answer = await client.ask(
+        project, item["question"], limit=_SHOWN_BY_ASK, group="document", sections=True
+    )
+    return answer.results
+
+
+def firsts_of_sections(
+    answers: Sequence[str], files: Mapping[str, str], results: Sequence[SearchResult]
+) -> list[SearchResult]:
+    """Return the first result of each section that has an expected answer."""
+    uris = (answer.partition("|")[0] for answer in answers)
+    expected = {section_of(kind_of(uri, None, files.get(uri, ""))) for uri in uris}
+    firsts = {result.section: result for result in reversed(results)}
+    return [result for section, result in firsts.items() if section in expected]
 
 
 def row_of(item: Mapping[str, Any], results: Sequence[SearchResult]) -> Row:
@@ -226,6 +263,10 @@ def _is_right(result: SearchResult, answers: Sequence[str]) -> bool:
         if result.citation.uri == uri and (text in result.content or not units.isdisjoint(names)):
             return True
     return False
+
+
+def _is_in_file(result: SearchResult, answers: Sequence[str]) -> bool:
+    return result.citation.uri in {expected.partition("|")[0] for expected in answers}
 
 
 def _is_at(result: SearchResult, places: Sequence[tuple[str, int]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,6 +26,7 @@ from bench.evaluation import (
 )
 from bench.evaluation import Mode as EvaluatedMode
 from events.client.client import Client
+from events.models import Section
 from gateway.clients import open_client, open_database
 from gateway.commands.ask import Mode
 from gateway.operations.comparison_plot import render
@@ -53,6 +55,13 @@ _Scores = dict[str, dict[str, float]]
 _NAME_CHARACTERS = 100
 
 
+class AnswerSection(StrEnum):
+    """Sections of an answer."""
+
+    CODE = "code"
+    DOCUMENTS = "documents"
+
+
 class _DirectoryGroup(TyperGroup):
     """Group that runs `run` if the first argument is not a command, so `eval DIR` works."""
 
@@ -74,6 +83,10 @@ def run(
         ),
     ] = None,
     mode: Annotated[Mode | None, typer.Option(help="Score this mode only; default: all.")] = None,
+    section: Annotated[
+        AnswerSection | None,
+        typer.Option(help="Score this section of answers in two sections; it is not saved."),
+    ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save the scores, to compare them with others.")
     ] = False,
@@ -107,8 +120,17 @@ def run(
     if name is not None:
         _check_name(name)
     is_saved = save or name is not None
+    if is_saved and section is not None:
+        raise UsageError("the scores of a section are not saved", "leave --section out")
     scores = run_client(
-        lambda settings: _evaluate(settings, directory, mode, save=is_saved, name=name or "")
+        lambda settings: _evaluate(
+            settings,
+            directory,
+            mode,
+            section=None if section is None else section.value,
+            save=is_saved,
+            name=name or "",
+        )
     )
     if json:
         print_json({name: _rounded(values) for name, values in scores.items()})
@@ -284,13 +306,21 @@ def _write(path: Path, text: str) -> None:
 
 
 async def _evaluate(
-    settings: Settings, directory: Path, mode: Mode | None, *, save: bool, name: str
+    settings: Settings,
+    directory: Path,
+    mode: Mode | None,
+    *,
+    section: Section | None,
+    save: bool,
+    name: str,
 ) -> _Scores:
     modes = MODES if mode is None else (mode.value,)
     async with stack(settings) as running, open_client(running) as client:
         with progress() as show:
             if not save:
-                return await evaluate(directory, client, modes=modes, progress=show)
+                return await evaluate(
+                    directory, client, modes=modes, section=section, progress=show
+                )
             async with open_database(running, OPERATOR) as database:
                 return await _save(load(directory), client, database, modes, show, name)
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bench.repositories import NamedDefinition, definitions_in, has_repeats, names_of, row_of
+from bench.repositories import (
+    NamedDefinition,
+    definitions_in,
+    firsts_of_sections,
+    has_repeats,
+    names_of,
+    row_of,
+)
 from events.models import SearchResult
 
 PYTHON = """class Client:
@@ -61,6 +68,18 @@ def test_two_passages_of_one_function_are_repeats() -> None:
     section = _result("a.py", "", "send").model_copy(update={"kind": "markdown"})
     assert has_repeats([first, section, both])
     assert not has_repeats([first, section, section, _result("b.py", "", "Client.send")])
+
+
+def test_the_first_result_of_the_fitting_section_counts() -> None:
+    """A section fits if an expected answer is in it, by the kind of its file."""
+    code = [_result(uri, "").model_copy(update={"section": "code"}) for uri in ("a.py", "b.py")]
+    page = _result("a.md", "").model_copy(update={"section": "documents"})
+    files = {"b.py": "x = 1\n", "a.md": "# A\n"}
+    results = [page, *code]
+    assert firsts_of_sections(["b.py|x"], files, results) == [code[0]]
+    both = firsts_of_sections(["b.py|x", "a.md|A"], files, results)
+    assert {result.citation.uri for result in both} == {"a.py", "a.md"}
+    assert firsts_of_sections(["a.md|A"], files, code) == []
 
 
 @pytest.mark.parametrize(
