@@ -27,7 +27,7 @@ from processors.wiring.pipelines import (
 from processors.wiring.servers import connections_of, deployment_watch, open_servers
 from processors.wiring.services import Services, open_services
 from runtime.errors import HeadraceError
-from runtime.lifespan import OwnedTasks, wait_or_stop
+from runtime.lifespan import IdlePace, OwnedTasks
 from runtime.settings import Settings
 from store.postgres.roles import ANSWERER, WORKER
 from store.postgres.schema_watch import SchemaWatch
@@ -83,23 +83,28 @@ async def run_worker(
         return
     async with open_services(settings, only, stop) as services:
         await _require_reading(settings, services.names, only)
+        app = _app(settings, services, only)
+
+        def count() -> int:
+            return sum(app.counts().values())
+
         tasks = OwnedTasks(stop, timeout=TASK_PATIENCE)
         tasks.start("schema", services.schema_watch.run(stop))
         tasks.start("deployment", services.deployment_watch.run(stop))
         if "indexer" in only:
             tasks.start("maintenance", services.maintenance.run(stop))
-            tasks.start("trimming of judgements", _trim(services.trim_judged, stop))
+            tasks.start("trimming of judgements", _trim(services.trim_judged, stop, count))
         if "embedder" in only:
-            tasks.start("vector requests", services.vector_requests.run(stop, settings.lease))
+            requests = services.vector_requests
+            tasks.start("vector requests", requests.run(stop, settings.lease, count))
             tasks.start("contexts", services.contexts.run(stop))
             tasks.start("calibration", services.calibration.run(stop))
         if "answerer" in only:
-            tasks.start("trimming", _trim(services.trim_queries, stop))
+            tasks.start("trimming", _trim(services.trim_queries, stop, count))
         if "archiver" in only:
             tasks.start("archiving", services.archiving.run(stop))
-        app = _app(settings, services, only)
         if "indexer" in only and settings.read_database_url:
-            notes = services.watermark_notes(lambda: sum(app.counts().values()))
+            notes = services.watermark_notes(count)
             tasks.start("watermark", notes.run(stop))
         tasks.start(
             "heartbeat",
@@ -189,10 +194,13 @@ def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
     return settings.batch_documents, BULK_PATIENCE, settings.concurrency
 
 
-async def _trim(trim: Callable[[], Awaitable[int]], stop: asyncio.Event) -> None:
+async def _trim(
+    trim: Callable[[], Awaitable[int]], stop: asyncio.Event, count: Callable[[], int]
+) -> None:
+    pace = IdlePace(TRIM_EVERY, count)
     while not stop.is_set():
         try:
             await trim()
         except (HeadraceError, RedisError) as error:
             log.warning("queries.trim_failed", error=str(error))
-        await wait_or_stop(stop, TRIM_EVERY)
+        await pace.pause(stop)

@@ -7,6 +7,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
+from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
@@ -14,10 +15,13 @@ import uvloop
 
 from runtime.intervals import until_tick
 
-__all__ = ["OwnedTasks", "run", "stop_on_signals", "wait_for_tick", "wait_or_stop"]
+__all__ = ["IdlePace", "OwnedTasks", "run", "stop_on_signals", "wait_for_tick", "wait_or_stop"]
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
+
+_ACTIVE_SECONDS = 60.0
+_SLOWER = 10
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
@@ -74,6 +78,32 @@ async def wait_or_stop(stop: asyncio.Event, interval: timedelta) -> bool:
 async def wait_for_tick(stop: asyncio.Event, interval: timedelta) -> bool:
     """Wait as ``wait_or_stop``, but for a common tick of all tasks with this interval."""
     return await wait_or_stop(stop, until_tick(interval))
+
+
+class IdlePace:
+    """Pauses of a task that has something to do only for some time after events.
+
+    A pause takes ``every`` while ``count`` has changed in the last minute, else ten times as long,
+    or until the count changes.
+    """
+
+    def __init__(self, every: timedelta, count: Callable[[], int]) -> None:
+        self._every = every
+        self._count = count
+        self._counted = count()
+        self._changed_at = monotonic()
+
+    async def pause(self, stop: asyncio.Event) -> None:
+        """Wait for the time of the next run, or until ``stop`` is set."""
+        for _ in range(_SLOWER):
+            if await wait_or_stop(stop, self._every) or self._is_active():
+                return
+
+    def _is_active(self) -> bool:
+        count = self._count()
+        if count != self._counted:
+            self._counted, self._changed_at = count, monotonic()
+        return monotonic() - self._changed_at < _ACTIVE_SECONDS
 
 
 class OwnedTasks:

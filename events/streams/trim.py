@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from itertools import product
 from typing import Any
@@ -39,9 +39,9 @@ async def trim_queries(
     Raises:
         Unavailable: Redis can't be reached.
     """
+    keys = [names.stream(topic, partition) for partition in range(names.partitions)]
     trimmed = 0
-    for partition in range(names.partitions):
-        key = names.stream(topic, partition)
+    for key in await _with_old_entries(redis, keys, keep):
         with redis_errors():
             trimmed += await _trim(redis, key, {GROUPS[topic]}, keep)
     return trimmed
@@ -53,12 +53,14 @@ async def trim_chunked(redis: Redis, names: Names) -> int:
     Raises:
         Unavailable: Redis can't be reached.
     """
+    groups = {
+        names.stream(topic, partition): GROUPS[topic]
+        for topic, partition in product(map(Topic.of_chunked, Lane), range(names.partitions))
+    }
     trimmed = 0
-    for lane, partition in product(Lane, range(names.partitions)):
-        topic = Topic.of_chunked(lane)
-        key = names.stream(topic, partition)
+    for key in await _with_old_entries(redis, list(groups), timedelta()):
         with redis_errors():
-            trimmed += await _trim(redis, key, {GROUPS[topic]}, timedelta())
+            trimmed += await _trim(redis, key, {groups[key]}, timedelta())
     return trimmed
 
 
@@ -71,14 +73,14 @@ async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
     Raises:
         Unavailable: Redis can't be reached.
     """
+    streams = {names.stream(*stream): stream for stream in change_streams(names)}
     trimmed = 0
-    for lane, partition in product(Lane, range(names.partitions)):
-        topic = Topic.of_lane(lane)
-        key = names.stream(topic, partition)
+    for key in await _with_old_entries(redis, list(streams), keep):
+        topic, partition = streams[key]
         with redis_errors():
             count = await _trim(redis, key, {GROUPS[topic], ARCHIVER}, keep)
             if count:
-                await redis.hincrby(names.trimmed(partition), lane, count)
+                await redis.hincrby(names.trimmed(partition), topic.lane, count)
         trimmed += count
     return trimmed
 
@@ -149,6 +151,27 @@ async def oldest_change(redis: Redis, names: Names) -> int | None:
     return min(times, default=None)
 
 
+async def _with_old_entries(redis: Redis, keys: Sequence[str], keep: timedelta) -> list[str]:
+    """Return the streams whose oldest entry is older than ``keep``, in one round trip."""
+    with redis_errors():
+        async with redis.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.xrange(key, count=1)
+            pipeline.time()
+            *oldest, now = await pipeline.execute()
+    before = _milliseconds(now) - int(keep.total_seconds() * 1000)
+    return [
+        key
+        for key, entries in zip(keys, oldest, strict=True)
+        if entries and order(entries[0][0].decode())[0] <= before
+    ]
+
+
+def _milliseconds(time: tuple[int, int]) -> int:
+    seconds, microseconds = time
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
 async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedelta) -> int:
     """Drop the entries below the floor; return their number."""
     floor = await _floor(redis, key, expected, keep)
@@ -171,9 +194,9 @@ async def _floor(
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.xrevrange(key, count=1)
         pipeline.time()
-        last, (seconds, microseconds) = await pipeline.execute()
+        last, now = await pipeline.execute()
     end = last[0][0].decode() if last else "0-0"
-    oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
+    oldest_kept = _milliseconds(now) - int(keep.total_seconds() * 1000)
     ids = [group.oldest_pending for group in groups.values() if group.oldest_pending]
     delivered = [group.delivered for group in groups.values()]
     ids += [cursor for cursor in delivered if not at_end_free or order(cursor) < order(end)]

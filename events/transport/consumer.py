@@ -1,4 +1,4 @@
-"""Consumer of streams for Faust, and the reader of each stream."""
+"""Consumer of streams for Faust: one reader per topic, and the settlement of what they read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from time import monotonic
+from itertools import groupby
 from typing import Any
 
 import structlog
@@ -17,16 +17,11 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.names import BRIDGE, GROUPS, Topic
+from events.server.cluster import ClusterClient
 from events.server.connection import LONGEST_BLOCK, connect
-from events.transport.consumer_group import (
-    Claimed,
-    Group,
-    InFlightEntry,
-    InFlightMessage,
-    is_group_missing,
-)
+from events.transport.consumer_group import Group, InFlightEntry, InFlightMessage
 from events.transport.faust_consumer import FaustConsumer
-from events.transport.options import Options
+from events.transport.reader import Reader
 from events.transport.subscription import (
     Settler,
     Statistics,
@@ -35,10 +30,8 @@ from events.transport.subscription import (
     renew_leases,
 )
 from runtime.errors import ConfigurationError
-from runtime.intervals import Backoff, until_tick
-from runtime.lifespan import wait_or_stop
 
-__all__ = ["WORKER_LOST", "Consumer", "Reader"]
+__all__ = ["Consumer"]
 
 log = structlog.get_logger(__name__)
 
@@ -81,9 +74,19 @@ class Consumer(FaustConsumer):
             self._announce(new)
         elif new:
             await self.app.topics.on_partitions_assigned(self.assignment())
-        for tp in sorted(new):
-            reader = Reader(self.subscriptions[tp], self._blocking, self.options, self._deliver)
-            self._readers[reader] = self.add_future(self._read(reader))
+        for _, tps in groupby(sorted(new), lambda tp: tp.topic):
+            subscriptions = [self.subscriptions[tp] for tp in tps]
+            for part in self._readable_together(subscriptions):
+                reader = Reader(part, self._blocking, self.options, self._deliver)
+                self._readers[reader] = self.add_future(self._read(reader))
+
+    def _readable_together(
+        self, subscriptions: Sequence[Subscription]
+    ) -> Iterable[Sequence[Subscription]]:
+        """Divide streams by the commands that read them: on a cluster, each needs its own."""
+        if isinstance(self._redis, ClusterClient):
+            return [[subscription] for subscription in subscriptions]
+        return [subscriptions]
 
     def _announce(self, assigned: set[TP]) -> None:
         """Start Faust's flow; not awaited, because it waits for ``subscribe`` to return."""
@@ -202,9 +205,9 @@ class Consumer(FaustConsumer):
 
     async def on_shutdown(self) -> None:
         """Leave the groups in which nothing is pending, and close the connections."""
-        for subscription in self.subscriptions.values():
+        for reader in self._readers:
             try:
-                await subscription.group.leave()
+                await reader.leave()
             except (RedisError, OSError) as error:
                 log.warning("group.leave_failed", error=str(error))
                 break
@@ -218,148 +221,3 @@ def _group_name(topic: str) -> str:
     if topic not in GROUPS:
         raise ConfigurationError(f"topic {topic} has no consumer group", "add it to GROUPS")
     return GROUPS[Topic(topic)]
-
-
-WORKER_LOST = "WorkerLost"
-_IDLE_AFTER = timedelta(seconds=5)
-_MARGIN = timedelta(milliseconds=5)
-"""Time by which an idle read outlasts the time of the next claim, so that one read is enough."""
-_BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
-
-Deliver = Callable[[InFlightEntry], Awaitable[None]]
-
-
-class Reader:
-    """Read loop of one stream, on its own connection.
-
-    A read in flight is never cancelled: its entries would be pending for a consumer that never
-    received them. ``stop`` ends the loop between two reads.
-    """
-
-    def __init__(
-        self,
-        subscription: Subscription,
-        blocking: Redis,
-        options: Options,
-        deliver: Deliver,
-    ) -> None:
-        self._subscription = subscription
-        self._group = subscription.group
-        self._blocking = blocking
-        self._options = options
-        self._deliver = deliver
-        self._stopping = asyncio.Event()
-        self._group_exists = False
-        self._is_drained = False
-        self._next_claim = 0.0
-        self._received_at = monotonic()
-        self._next_cleanup = 0.0
-        self._failures = 0
-
-    def stop(self) -> None:
-        """End after the read in flight."""
-        self._stopping.set()
-        self._subscription.window.close()
-
-    async def run(self) -> None:
-        """Read until stopped; after an error of Redis, wait and read again."""
-        while not self._stopping.is_set():
-            try:
-                await self._step()
-                self._failures = 0
-            except (RedisError, OSError) as error:
-                await self._recover(error)
-
-    async def _step(self) -> None:
-        if not self._group_exists:
-            await self._group.create()
-            self._group_exists = True
-        if not self._is_drained:
-            await self._take_over(timedelta(), here=True)
-            self._is_drained = True
-        if monotonic() >= self._next_claim:
-            await self._take_over(self._options.lease)
-            self._next_claim = (
-                monotonic() + until_tick(self._options.claim_interval).total_seconds()
-            )
-        if monotonic() >= self._next_cleanup:
-            silent_for = self._options.forget_consumers_after
-            await self._group.forget_consumers(silent_for)
-            self._next_cleanup = monotonic() + silent_for.total_seconds() / 4
-        if room := await self._subscription.window.room():
-            entries = await self._group.read(self._blocking, room, self._block())
-            await self._receive(entries)
-
-    def _block(self) -> timedelta:
-        """Longest wait of the next read. An idle stream is read every claim interval."""
-        now = monotonic()
-        if now - self._received_at < _IDLE_AFTER.total_seconds():
-            return self._options.block
-        until_claim = timedelta(seconds=self._next_claim - now) + _MARGIN
-        longest = min(LONGEST_BLOCK, self._options.lease / 3, until_claim)
-        return max(self._options.block, longest)
-
-    async def _take_over(self, idle: timedelta, *, here: bool = False) -> None:
-        """Claim, page by page, entries that are pending for that long and not in flight here."""
-        after = ""
-        while room := await self._subscription.window.room():
-            page = await self._group.pending(idle, room, after, here=here)
-            if not page:
-                return
-            after = page[-1].id
-            claimed = await self._group.claim(
-                [row for row in page if row.id not in self._subscription.in_flight], idle
-            )
-            await self._handle(claimed)
-
-    async def _handle(self, claimed: Claimed) -> None:
-        self._subscription.count_reclaimed(claimed.entries)
-        await self._discard(claimed.trimmed_ids)
-        most = self._options.max_deliveries
-        await self._receive([entry for entry in claimed.entries if entry.attempt <= most])
-        for entry in claimed.entries:
-            if entry.attempt > most:
-                self._subscription.add(entry)
-                await self._give_up(entry)
-
-    async def _give_up(self, entry: InFlightEntry) -> None:
-        attempts = entry.attempt - 1
-        await self._subscription.reject(
-            entry,
-            WORKER_LOST,
-            f"{attempts} attempts ended without an outcome: each time the worker died, or was "
-            "silent for longer than its lease",
-            attempts,
-        )
-
-    async def _receive(self, entries: Sequence[InFlightEntry]) -> None:
-        if entries:
-            self._received_at = monotonic()
-        for entry in entries:
-            self._subscription.add(entry)
-        for entry in entries:
-            await self._deliver(entry)
-
-    async def _discard(self, trimmed_ids: Sequence[str]) -> None:
-        """Acknowledge pending entries that were trimmed from the stream: they can't be restored."""
-        if not trimmed_ids:
-            return
-        log.error("entries.lost", stream=self._group.stream, entry_ids=list(trimmed_ids)[:20])
-        async with self._group.redis.pipeline(transaction=False) as pipeline:
-            self._group.queue_acknowledgements(pipeline, trimmed_ids)
-            await pipeline.execute()
-        self._subscription.statistics.lost += len(trimmed_ids)
-
-    async def _recover(self, error: Exception) -> None:
-        """Wait; then this consumer's pending entries come first: a lost reply may have had some."""
-        self._is_drained = False
-        statistics = self._subscription.statistics
-        if is_group_missing(error):
-            statistics.groups_recreated += self._group_exists
-            self._group_exists = False
-            log.error("group.lost", stream=self._group.stream, error=str(error))
-        else:
-            statistics.read_errors += 1
-            log.warning("stream.read_failed", stream=self._group.stream, error=str(error))
-        await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
-        self._failures += 1

@@ -32,8 +32,11 @@ __all__ = [
     "InFlightEntry",
     "InFlightMessage",
     "Pending",
+    "consumers_of",
     "is_group_missing",
     "letter_of",
+    "read_groups",
+    "sign",
 ]
 
 _IDS_PER_COMMAND = 1000
@@ -198,10 +201,68 @@ class Group:
             stream=self.stream, group=self.name, silent_for=silent_for
         )
 
-    async def leave(self) -> None:
-        """Remove this consumer, unless it has pending entries: they would be dropped too."""
-        if not await self.pending(timedelta(), 1, here=True):
-            await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
+    async def leave(self) -> bool:
+        """Remove this consumer, unless it has pending entries: they would be dropped too.
+
+        Returns whether it has left.
+        """
+        if await self.pending(timedelta(), 1, here=True):
+            return False
+        await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
+        return True
+
+
+async def read_groups(
+    blocking: Redis, groups: Sequence[Group], count: int, block: timedelta | None
+) -> dict[Group, list[InFlightEntry]]:
+    """Read new entries, at most ``count`` of each stream, by one command.
+
+    The groups have the same name and consumer. Never cancel this, as ``Group.read``.
+    """
+    by_key = {group.stream.encode(): group for group in groups}
+    streams: Any = {group.stream: ">" for group in groups}
+    reply: Any = await blocking.xreadgroup(
+        groups[0].name,
+        groups[0].consumer,
+        streams,
+        count=count,
+        block=None if block is None else _ms(block),
+    )
+    return {
+        by_key[key]: [
+            InFlightEntry(by_key[key].tp, entry_id.decode(), fields) for entry_id, fields in entries
+        ]
+        for key, entries in reply
+    }
+
+
+_NO_ENTRY = f"{2**64 - 1}-0"
+
+
+async def sign(group: Group) -> dict[str, int]:
+    """Show that this consumer lives; return the idle time (ms) of all others, by name.
+
+    Redis before 7.2 neither creates a consumer nor notes its time while a read waits, so a read
+    that finds nothing does both.
+    """
+    async with group.redis.pipeline(transaction=False) as pipeline:
+        pipeline.xreadgroup(group.name, group.consumer, {group.stream: _NO_ENTRY}, count=1)
+        pipeline.xinfo_consumers(group.stream, group.name)
+        _, rows = await pipeline.execute()
+    idle = {row["name"].decode(errors="replace"): int(row["idle"]) for row in rows}
+    return {name: idle_ms for name, idle_ms in idle.items() if name != group.consumer}
+
+
+async def consumers_of(groups: Sequence[Group]) -> dict[Group, set[str]]:
+    """Return the names of the consumers that have pending entries, by group."""
+    async with groups[0].redis.pipeline(transaction=False) as pipeline:
+        for group in groups:
+            pipeline.xpending(group.stream, group.name)
+        replies = await pipeline.execute()
+    return {
+        group: {row["name"].decode(errors="replace") for row in summary["consumers"]}
+        for group, summary in zip(groups, replies, strict=True)
+    }
 
 
 def _fields_of(reply: Any) -> dict[bytes, bytes]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic
 
 import structlog
 from faust.types import TP
@@ -30,6 +31,8 @@ _MOST_AT_ONCE = 128
 
 _FADING = 0.98
 _PAUSE = timedelta(milliseconds=200)
+_PRECISION = timedelta(milliseconds=10)
+"""Redis counts the idle time of an entry in milliseconds."""
 
 
 OnDead = Callable[[DeadLetter], Awaitable[None]]
@@ -125,7 +128,8 @@ class Subscription:
     has their acknowledgement, so that the reader of this process can't take them over before.
     ``retry_delay`` is the delay of an entry that could not be dead-lettered. ``on_dead`` is
     awaited with each dead letter before it is stored. ``wake`` is called after an entry is settled,
-    and with True if there is something to send to Redis.
+    and with True if there is something to send to Redis. ``_due_at`` is the latest time (monotonic)
+    at which an entry that was handed back becomes overdue.
     """
 
     group: Group
@@ -139,6 +143,7 @@ class Subscription:
     _aged: dict[tuple[timedelta, int], list[InFlightEntry]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _due_at: float | None = None
 
     def add(self, entry: InFlightEntry) -> None:
         """Add an entry that was read or claimed."""
@@ -198,6 +203,13 @@ class Subscription:
         """Hand an unfinished entry back, to be taken over at once; the attempt is not counted."""
         self._hand_back(entry, timedelta(), counted=False)
 
+    def takes_due_returns(self, now: float) -> bool:
+        """Return whether entries that were handed back may be overdue; forget it once all are."""
+        due_at = self._due_at
+        if due_at is not None and now > due_at:
+            self._due_at = None
+        return due_at is not None
+
     def working(self) -> bool:
         """Return whether any begun work is unsettled."""
         return any(entry.begun and not entry.settled for entry in self.in_flight.values())
@@ -234,10 +246,17 @@ class Subscription:
             for key, entries in aged.items():
                 self._aged[key][:0] = entries
             raise
+        self._note_due(idle for idle, _ in aged)
         _count("acknowledged", finished)
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
             entry.acknowledging.end()
             self.in_flight.pop(entry.id, None)
+
+    def _note_due(self, idle_times: Iterable[timedelta]) -> None:
+        due = [self.group.lease - idle for idle in idle_times]
+        if due:
+            due_at = monotonic() + (max(due) + _PRECISION).total_seconds()
+            self._due_at = max(due_at, self._due_at or due_at)
 
     def count_reclaimed(self, entries: Sequence[InFlightEntry]) -> None:
         """Count entries that were claimed from another consumer."""

@@ -37,6 +37,7 @@ class Measurement(StrEnum):
     DOORS = "doors"
     CONTENT = "content"
     TENANTS = "tenants"
+    PARTITIONS = "partitions"
     REPOSITORIES = "repositories"
     WATCH = "watch"
     COST = "cost"

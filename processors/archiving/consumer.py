@@ -66,7 +66,7 @@ class LogGroup:
     async def read(self) -> Batch:
         """Read a full batch, or all entries there are."""
         batch = Batch()
-        for stream in self._after:
+        for stream in await self._with_entries(batch):
             while not batch.is_full and await self._read_page(stream, batch):
                 pass
         self.has_read = batch.count > 0
@@ -81,6 +81,26 @@ class LogGroup:
                         part = ids[start : start + _IDS_PER_COMMAND]
                         pipeline.xack(self._names.stream(*stream), ARCHIVER, *part)
                 await pipeline.execute()
+
+    async def _with_entries(self, batch: Batch) -> list[StreamKey]:
+        """Add new entries of every stream by one command; return the streams that may have more."""
+        after_pending = [stream for stream, after in self._after.items() if after == _NEW]
+        if len(after_pending) < 2:
+            return list(self._after)
+        by_key = {self._names.stream(*stream).encode(): stream for stream in after_pending}
+        streams: Any = dict.fromkeys(by_key, _NEW)
+        share = max(1, _PAGE // len(streams))
+        try:
+            with redis_errors():
+                reply: Any = await self._redis.xreadgroup(ARCHIVER, _CONSUMER, streams, count=share)
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            return list(self._after)
+        for key, entries in reply:
+            batch.add(by_key[key], [Entry(entry[0].decode(), entry[1]) for entry in entries])
+        full = {by_key[key] for key, entries in reply if len(entries) == share}
+        return [stream for stream in self._after if stream in full or stream not in after_pending]
 
     async def _read_page(self, stream: StreamKey, batch: Batch) -> bool:
         """Add one page to the batch; return whether there may be more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import structlog
@@ -16,7 +16,7 @@ from events.streams.backlog import read_backlog
 from events.streams.chunked import ChunkedStreams
 from events.streams.trim import trim_chunked
 from runtime.errors import HeadraceError
-from runtime.lifespan import wait_or_stop
+from runtime.lifespan import IdlePace
 from store.documents.pending import PendingDocument, PendingVectors
 from store.generations.catalog import Generation
 
@@ -39,16 +39,22 @@ class VectorRequests:
         self._pending = pending
         self._streams = ChunkedStreams(redis, names)
 
-    async def run(self, stop: asyncio.Event, lease: timedelta) -> None:
-        """Trim and repair every two leases until ``stop`` is set; failures are logged."""
+    async def run(
+        self, stop: asyncio.Event, lease: timedelta, count: Callable[[], int] = lambda: 0
+    ) -> None:
+        """Trim and repair every two leases until ``stop`` is set; failures are logged.
+
+        It is done less often while ``count``, that of this worker's events, stays the same.
+        """
         overdue = _LEASES * lease
+        pace = IdlePace(overdue, count)
         while not stop.is_set():
             try:
                 await trim_chunked(self._redis, self._names)
                 await self.repair(overdue)
             except (HeadraceError, RedisError) as error:
                 log.warning("vector_requests.failed", error=str(error))
-            await wait_or_stop(stop, overdue)
+            await pace.pause(stop)
 
     async def repair(self, older_than: timedelta) -> int:
         """Request vectors that no entry of the streams asks for; return the number of documents.

@@ -1,4 +1,4 @@
-"""Worker for tests that kill it: ``python transport_worker.py URL held|crash|echo LEASE``.
+"""Worker for tests that kill it: ``transport_worker.py URL held|crash|echo LEASE PARTITIONS``.
 
 ``held`` takes events and never finishes one; ``crash`` dies on the event "event poison"; finished
 events are added to the list "applied". ``LEASE`` is in seconds.
@@ -20,7 +20,7 @@ from processors.agents import Delivery
 from tests.support.workers import FAST, TOPIC, agent, decode
 
 
-async def main(url: str, behaviour: str, lease: timedelta) -> None:
+async def main(url: str, behaviour: str, lease: timedelta, partitions: int) -> None:
     """Run until killed."""
     redis = Redis.from_url(url)
 
@@ -32,11 +32,11 @@ async def main(url: str, behaviour: str, lease: timedelta) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         await redis.rpush("applied", delivery.event)
 
-    app = App("test", broker=url, options=replace(FAST, lease=lease))
+    app = App("test", broker=url, options=replace(FAST, lease=lease, partitions=partitions))
     agent(app, TOPIC, decode=decode, handle=handle, concurrency=2)
     await run_app(app, asyncio.Event())
 
 
 if __name__ == "__main__":
-    _, url, behaviour, lease = sys.argv
-    asyncio.run(main(url, behaviour, timedelta(seconds=float(lease))))
+    _, url, behaviour, lease, partitions = sys.argv
+    asyncio.run(main(url, behaviour, timedelta(seconds=float(lease)), int(partitions)))

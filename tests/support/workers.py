@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.transport import App, Options, run_app
 from processors.agents import Delivery, batch_agent
 from runtime.errors import MalformedEvent
+from tests.support.forking import ROOT
 from tests.support.waiting import within
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "pending_is",
     "publish",
     "running",
+    "worker_process",
 ]
 
 NAMES = Names()
@@ -149,3 +153,19 @@ async def letters(redis: Redis) -> list[DeadLetter]:
 async def letters_are(redis: Redis, count: int) -> bool:
     """True if there are that many dead letters."""
     return len(await letters(redis)) == count
+
+
+@contextmanager
+def worker_process(
+    url: str, behaviour: str, lease: timedelta = FAST.lease, partitions: int = 1
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker process (``tests.support.transport_worker``) for the length of a block."""
+    arguments = [url, behaviour, str(lease.total_seconds()), str(partitions)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.transport_worker", *arguments], cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from runtime import lifespan
 from runtime.lifespan import OwnedTasks, run, stop_on_signals, wait_or_stop
 
 
@@ -99,3 +100,28 @@ async def test_a_pause_ends_early_when_the_process_stops() -> None:
     stop.set()
     assert await asyncio.wait_for(pause, 5)
     assert await wait_or_stop(stop, timedelta(hours=1)), "it does not begin"
+
+
+async def test_a_pause_is_short_after_events_and_long_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task pauses ten times as long once the count has not changed for a minute."""
+    now, count = [0.0], [0]
+    waits = 0
+
+    async def wait(_stop: asyncio.Event, _interval: timedelta) -> bool:
+        nonlocal waits
+        waits += 1
+        now[0] += 12.0
+        count[0] += now[0] > 400 and waits == 4
+        return False
+
+    monkeypatch.setattr(lifespan, "monotonic", lambda: now[0])
+    monkeypatch.setattr(lifespan, "wait_or_stop", wait)
+    pace = lifespan.IdlePace(timedelta(seconds=12), lambda: count[0])
+    lengths = []
+    for now[0] in (0.0, 30.0, 200.0, 400.0):
+        waits = 0
+        await pace.pause(asyncio.Event())
+        lengths.append(waits)
+    assert lengths == [1, 1, 10, 4]

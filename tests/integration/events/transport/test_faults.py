@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
 
 from events.names import GROUPS
-from events.transport.consumer import WORKER_LOST
+from events.transport.reader import WORKER_LOST
 from processors.agents import Delivery
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually, patience, within
@@ -32,25 +28,10 @@ from tests.support.workers import (
     nothing_pending,
     pending,
     publish,
+    worker_process,
 )
 
 GROUP = GROUPS[TOPIC]
-ROOT = Path(__file__).parents[4]
-
-
-@contextmanager
-def worker_process(
-    url: str, behaviour: str, lease: timedelta = FAST.lease
-) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = [url, behaviour, str(lease.total_seconds())]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.transport_worker", *arguments], cwd=ROOT
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def applied_by(redis: Redis) -> Counter[str]:

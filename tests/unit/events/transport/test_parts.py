@@ -17,8 +17,8 @@ from events.transport import (
     InFlightMessage,
     Options,
     Statistics,
-    consumer,
     kept_position,
+    reader,
 )
 from events.transport.app import App
 from events.transport.consumer_group import Group
@@ -257,13 +257,13 @@ async def test_an_idle_stream_is_read_rarely_and_claimed_from_as_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     group = IdleGroup()
-    for module in (consumer, intervals):
+    for module in (reader, intervals):
         monkeypatch.setattr(module, "monotonic", lambda: group.now)
     idle = subscription()
     idle.group = cast("Group", group)
-    reader = consumer.Reader(idle, cast("Redis", None), Options(), cast("Any", None))
+    reading = reader.Reader([idle], cast("Redis", None), Options(), cast("Any", None))
     while group.now < 110:
-        await reader._step()
+        await reading._step()
     assert set(group.blocks[:20]) == {0.25}  # for five seconds after the last entry
     assert group.blocks[-2:] == pytest.approx([2.0, 2.0])
     waits = [later - earlier for earlier, later in pairwise(group.claimed_at)]

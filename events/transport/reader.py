@@ -1,0 +1,227 @@
+"""Read loop of the streams of one topic, over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from events.server.connection import LONGEST_BLOCK
+from events.transport.consumer_group import (
+    Claimed,
+    Group,
+    InFlightEntry,
+    is_group_missing,
+    read_groups,
+)
+from events.transport.options import Options
+from events.transport.roll import Roll
+from events.transport.subscription import Subscription
+from runtime.intervals import Backoff, until_tick
+from runtime.lifespan import wait_or_stop
+
+__all__ = ["WORKER_LOST", "Reader"]
+
+log = structlog.get_logger(__name__)
+
+WORKER_LOST = "WorkerLost"
+_IDLE_AFTER = timedelta(seconds=5)
+_MARGIN = timedelta(milliseconds=5)
+"""Time by which an idle read outlasts the time of the next claim, so that one read is enough."""
+_BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
+
+Deliver = Callable[[InFlightEntry], Awaitable[None]]
+
+
+class Reader:
+    """Read loop of the streams of one topic, on one connection of its own.
+
+    A read in flight is never cancelled: its entries would be pending for a consumer that never
+    received them. ``stop`` ends the loop between two reads.
+
+    A single stream is searched for overdue entries at every claim interval. Of several streams,
+    only those are that may have some (see ``Roll``), so that the cost of idle streams does not grow
+    with their number.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Sequence[Subscription],
+        blocking: Redis,
+        options: Options,
+        deliver: Deliver,
+    ) -> None:
+        self._subscriptions = list(subscriptions)
+        self._window = subscriptions[0].window
+        self._statistics = subscriptions[0].statistics
+        self._blocking = blocking
+        self._options = options
+        self._deliver = deliver
+        self._stopping = asyncio.Event()
+        self._without_group = list(subscriptions)
+        self._undrained = list(subscriptions)
+        self._roll = Roll(options)
+        self._next_claim = 0.0
+        self._received_at = monotonic()
+        self._next_cleanup = 0.0
+        self._failures = 0
+
+    def stop(self) -> None:
+        """End after the read in flight."""
+        self._stopping.set()
+        self._window.close()
+
+    async def run(self) -> None:
+        """Read until stopped; after an error of Redis, wait and read again."""
+        while not self._stopping.is_set():
+            try:
+                await self._step()
+                self._failures = 0
+            except (RedisError, OSError) as error:
+                await self._recover(error)
+
+    async def leave(self) -> None:
+        """Remove this consumer from the groups, and at the end from the one that is its roll.
+
+        It stays on the roll while another group has pending entries of it.
+
+        Raises:
+            RedisError: Redis can't be reached.
+        """
+        roll, *others = self._subscriptions
+        left = [await subscription.group.leave() for subscription in others]
+        if all(left):
+            await roll.group.leave()
+
+    async def _step(self) -> None:
+        while self._without_group:
+            await self._without_group[-1].group.create()
+            self._without_group.pop()
+        while self._undrained:
+            await self._take_over(self._undrained[-1], timedelta(), here=True)
+            self._undrained.pop()
+        if monotonic() >= self._next_claim:
+            for subscription in await self._roll.suspects(self._subscriptions):
+                await self._take_over(subscription, self._options.lease)
+            self._next_claim = (
+                monotonic() + until_tick(self._options.claim_interval).total_seconds()
+            )
+        if monotonic() >= self._next_cleanup:
+            await self._forget_consumers()
+        room = await self._window.room()
+        # a claim that has become due comes first: see ``Roll``
+        if room and monotonic() < self._next_claim:
+            await self._read(room)
+
+    async def _forget_consumers(self) -> None:
+        silent_for = self._options.forget_consumers_after
+        for subscription in self._subscriptions:
+            await subscription.group.forget_consumers(silent_for)
+        self._next_cleanup = monotonic() + silent_for.total_seconds() / 4
+
+    async def _read(self, room: int) -> None:
+        """Read at most ``room`` entries, or one of each stream if these are more."""
+        if len(self._subscriptions) == 1:
+            [subscription] = self._subscriptions
+            entries = await subscription.group.read(self._blocking, room, self._block())
+            await self._receive(subscription, entries)
+            return
+        share = max(1, room // len(self._subscriptions))
+        batches = await self._read_all(self._subscriptions, share, self._block())
+        full = [subscription for subscription, batch in batches if len(batch) == share]
+        rest = (room - sum(len(batch) for _, batch in batches)) // max(1, len(full))
+        if full and rest > 0:  # few streams have many entries
+            batches += await self._read_all(full, rest, None)
+        for subscription, batch in batches:
+            await self._receive(subscription, batch)
+
+    async def _read_all(
+        self, subscriptions: Sequence[Subscription], count: int, block: timedelta | None
+    ) -> list[tuple[Subscription, list[InFlightEntry]]]:
+        groups: dict[Group, Subscription] = {entry.group: entry for entry in subscriptions}
+        read = await read_groups(self._blocking, list(groups), count, block)
+        return [(groups[group], entries) for group, entries in read.items()]
+
+    def _block(self) -> timedelta:
+        """Longest wait of the next read. An idle stream is read every claim interval."""
+        now = monotonic()
+        if now - self._received_at < _IDLE_AFTER.total_seconds():
+            return self._options.block
+        until_claim = timedelta(seconds=self._next_claim - now) + _MARGIN
+        longest = min(LONGEST_BLOCK, self._options.lease / 3, until_claim)
+        return max(self._options.block, longest)
+
+    async def _take_over(
+        self, subscription: Subscription, idle: timedelta, *, here: bool = False
+    ) -> None:
+        """Claim, page by page, entries that are pending for that long and not in flight here."""
+        after = ""
+        while room := await self._window.room():
+            page = await subscription.group.pending(idle, room, after, here=here)
+            if not page:
+                return
+            after = page[-1].id
+            claimed = await subscription.group.claim(
+                [row for row in page if row.id not in subscription.in_flight], idle
+            )
+            await self._handle(subscription, claimed)
+
+    async def _handle(self, subscription: Subscription, claimed: Claimed) -> None:
+        subscription.count_reclaimed(claimed.entries)
+        await self._discard(subscription, claimed.trimmed_ids)
+        most = self._options.max_deliveries
+        await self._receive(
+            subscription, [entry for entry in claimed.entries if entry.attempt <= most]
+        )
+        for entry in claimed.entries:
+            if entry.attempt > most:
+                subscription.add(entry)
+                await self._give_up(subscription, entry)
+
+    async def _give_up(self, subscription: Subscription, entry: InFlightEntry) -> None:
+        attempts = entry.attempt - 1
+        await subscription.reject(
+            entry,
+            WORKER_LOST,
+            f"{attempts} attempts ended without an outcome: each time the worker died, or was "
+            "silent for longer than its lease",
+            attempts,
+        )
+
+    async def _receive(self, subscription: Subscription, entries: Sequence[InFlightEntry]) -> None:
+        if entries:
+            self._received_at = monotonic()
+        for entry in entries:
+            subscription.add(entry)
+        for entry in entries:
+            await self._deliver(entry)
+
+    async def _discard(self, subscription: Subscription, trimmed_ids: Sequence[str]) -> None:
+        """Acknowledge pending entries that were trimmed from the stream: they can't be restored."""
+        if not trimmed_ids:
+            return
+        group = subscription.group
+        log.error("entries.lost", stream=group.stream, entry_ids=list(trimmed_ids)[:20])
+        async with group.redis.pipeline(transaction=False) as pipeline:
+            group.queue_acknowledgements(pipeline, trimmed_ids)
+            await pipeline.execute()
+        self._statistics.lost += len(trimmed_ids)
+
+    async def _recover(self, error: Exception) -> None:
+        """Wait; then this consumer's pending entries come first: a lost reply may have had some."""
+        self._undrained = list(self._subscriptions)
+        stream = self._subscriptions[0].group.stream
+        if is_group_missing(error):
+            self._statistics.groups_recreated += not self._without_group
+            self._without_group = list(self._subscriptions)
+            log.error("group.lost", stream=stream, error=str(error))
+        else:
+            self._statistics.read_errors += 1
+            log.warning("stream.read_failed", stream=stream, error=str(error))
+        await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
+        self._failures += 1
