@@ -55,7 +55,9 @@ _CACHE_SHARE_OF_EXAMPLES = 4
 """The segments of code examples get a cache of a quarter of the size: they are few."""
 
 _THREAD_FROM_POSTINGS = 200_000
-_ROUNDS = (1.25, 4, 16)
+_ROUNDS = (1.05, 1.25, 4, 16)
+"""Of how many times the chunks wanted the places are read, until enough of them are visible."""
+
 _DESCRIBED_MARGIN = 2
 """Of so many times the chunks the beginning is read at once, since some may be hidden."""
 _QUERIES = named("keyword")
@@ -341,13 +343,13 @@ async def _visible(
 ) -> tuple[list[tuple[int, float]], dict[int, ChunkPlace]]:
     """The best visible chunks, and the places of these and of the visible ones of ``others``.
 
-    It checks the best chunks first, then more of them, then all.
+    It checks the best chunks first, then more of them, then all. Without filters, few are hidden.
     """
     places: dict[int, ChunkPlace] = {}
     with_text = dict.fromkeys(described_others)
     unread = dict.fromkeys(others)
     read: set[int] = set()
-    for factor in _ROUNDS:
+    for factor in _ROUNDS if visibility.is_plain else _ROUNDS[1:]:
         count = math.ceil(factor * limit)
         best = scored.best(count)
         unread |= dict.fromkeys(chunk_id for chunk_id, _ in best if chunk_id not in read)
