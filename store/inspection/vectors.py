@@ -96,7 +96,7 @@ async def forget_index(database: Database, generation: Generation, name: str) ->
         Unavailable: the server cannot be reached, or a lock is held by another session.
     """
     async with database.scope(generation.project_id, None, generation.id) as connection:
-        await connection.execute(_VECTORS["build_memory_here"], _LOCK_TIMEOUT)
+        await connection.execute(_VECTORS["lock_timeout"], _LOCK_TIMEOUT)
         await connection.execute(_QUERIES["forget_index"], generation.id, name)
         await connection.execute(_VECTORS["drop_as_worker"], name)
 
