@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 from unittest.mock import patch
 
 import pytest
@@ -24,8 +25,10 @@ from gateway.sync.report import SyncReport
 from gateway.sync.sync import Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import SizeLimits, Source, open_source
+from sources.git_mirror import update_mirror
 from sources.github.repository import ThreadChoice, open_github
 from sources.import_file import open_import
+from sources.types import Content, Read
 from sources.web.fetcher import Manners
 from sources.web.site import open_site
 from store.generations.catalog import Recipe
@@ -53,14 +56,42 @@ class Kind(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.read: list[str] = []
+        """Documents whose contents were read since ``forget``."""
 
     @abstractmethod
     def write(self, texts: Mapping[str, str]) -> None:
         """Replace all documents."""
 
     @abstractmethod
-    def open(self) -> Source:
+    def opened(self) -> Source:
         """Open the source, as a command does."""
+
+    def open(self) -> Source:
+        """Open the source, and note what is read of it."""
+        source = self.opened()
+        reader = source.reader
+
+        @contextmanager
+        def noting(sizes: SizeLimits) -> Iterator[Read]:
+            with reader(sizes) as read:
+
+                def note(uri: str, fingerprint: str) -> Content:
+                    self.read.append(uri)
+                    return read(uri, fingerprint)
+
+                yield note
+
+        source.reader = noting  # type: ignore[method-assign]
+        return source
+
+    def forget(self) -> None:
+        """Forget what was read."""
+        self.read.clear()
+
+    def served(self) -> Sequence[str]:
+        """Contents that a server has sent since ``forget``, if the listing asks for them."""
+        return ()
 
     def base(self) -> Source | None:
         """Source that is synced before, if this kind needs one."""
@@ -80,6 +111,53 @@ class Kind(ABC):
         return
 
 
+class DirectoryKind(Kind):
+    """Plain directory."""
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        write_files(self.folder, dict(texts))
+
+    def opened(self) -> Source:
+        return open_source(self.folder)
+
+
+class GitKind(Kind):
+    """Repository."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.repository = create_repository(folder / "repository", {})
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        self.repository.git("rm", "-r", "--quiet", "--ignore-unmatch", ".")
+        self.repository.commit(dict(texts))
+
+    def opened(self) -> Source:
+        return open_source(self.repository.path)
+
+
+class WorkTreeKind(GitKind):
+    """Work tree whose changes are not committed."""
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        for path in self.repository.path.glob("[!.]*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.repository.write(dict(texts))
+
+    def opened(self) -> Source:
+        return open_source(self.repository.path, worktree=True)
+
+
+class MirrorKind(GitKind):
+    """Mirror of a repository, which a webhook updates before each sync."""
+
+    def opened(self) -> Source:
+        mirror = self.folder / "mirror.git"
+        update_mirror(mirror, str(self.repository.path), Event())
+        return open_source(mirror)
+
+
 class ImportKind(Kind):
     """File of JSON lines."""
 
@@ -88,7 +166,7 @@ class ImportKind(Kind):
         self.folder.mkdir(exist_ok=True)
         (self.folder / "export.jsonl").write_text("\n".join(lines))
 
-    def open(self) -> Source:
+    def opened(self) -> Source:
         return open_import(str(self.folder / "export.jsonl"), prune=True)
 
 
@@ -106,7 +184,7 @@ class BucketKind(Kind):
         shutil.rmtree(self.folder / "bucket", ignore_errors=True)
         write_files(self.folder / "bucket" / "docs", dict(texts))
 
-    def open(self) -> Source:
+    def opened(self) -> Source:
         return open_source("s3://bucket/docs/")
 
     def close(self) -> None:
@@ -129,13 +207,21 @@ class SiteKind(Kind):
             "/docs/", "Contents", list(texts), head="<meta name=robots content=noindex>"
         )
 
-    def open(self) -> Source:
+    def opened(self) -> Source:
         return open_site(
             self._site.url("/docs/"), manners=Manners(delay_seconds=0), allow_private=True
         )
 
     def uri(self, path: str) -> str:
         return self._site.url(f"/docs/{path}")
+
+    def forget(self) -> None:
+        super().forget()
+        self._site.requests()
+
+    def served(self) -> Sequence[str]:
+        paths = (path for path, status in self._site.requests() if status == 200)
+        return [path for path in paths if path.startswith("/docs/")]
 
     def close(self) -> None:
         self._server.close()
@@ -148,23 +234,25 @@ class GitHubKind(Kind):
         super().__init__(folder)
         self._context = ExitStack()
         self._server = self._context.enter_context(github())
+        self._has_deleted = False
 
     def write(self, texts: Mapping[str, str]) -> None:
         numbers = self._numbers()
         for path in numbers.keys() - texts.keys():
             self._server.delete(numbers[path])
+            self._has_deleted = True
         for path, text in texts.items():
             if path not in numbers:
                 self._server.comment(self._server.open(path, text), f"Is it so at {path}?")
             elif self._server.threads[numbers[path]]["body"] != text:
                 self._server.edit(numbers[path], body=text)
 
-    def open(self) -> Source:
+    def opened(self) -> Source:
         return open_github(
             self._server.repository,
             api=self._server.url,
             token=TOKEN,
-            choice=ThreadChoice(complete=True),
+            choice=ThreadChoice(complete=self._has_deleted),
             allow_private=True,
         )
 
@@ -174,6 +262,14 @@ class GitHubKind(Kind):
     def text(self, path: str, text: str) -> str:
         del text
         return self._server.documents()[self.uri(path)]
+
+    def forget(self) -> None:
+        super().forget()
+        self._server.site.requests()
+
+    def served(self) -> Sequence[str]:
+        paths = (path for path, status in self._server.site.requests() if status == 200)
+        return [path for path in paths if "/issues" in path or "/pulls" in path]
 
     def close(self) -> None:
         self._context.close()
@@ -201,12 +297,16 @@ class OverlayKind(Kind):
         self._tree.git("reset", "--quiet", "--hard", "main")
         self._tree.commit(dict(texts))
 
-    def open(self) -> Source:
+    def opened(self) -> Source:
         return open_source(self._tree.path)
 
 
 MARKDOWN = {"Content-Type": "text/markdown"}
 KINDS: dict[str, type[Kind]] = {
+    "directory": DirectoryKind,
+    "git": GitKind,
+    "worktree": WorkTreeKind,
+    "webhook": MirrorKind,
     "import": ImportKind,
     "bucket": BucketKind,
     "web": SiteKind,
@@ -261,7 +361,11 @@ async def test_a_sync_of_each_kind_follows_its_source(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A second sync publishes nothing; edits, new and gone documents follow, also after a kill."""
+    """A second sync publishes and reads nothing; edits, new and gone documents follow.
+
+    They follow also after a kill. A watch syncs a directory or a repository as here.
+    """
+    monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
     finish = Lease.finish
 
     async def die(*_: object) -> None:
@@ -275,8 +379,12 @@ async def test_a_sync_of_each_kind_follows_its_source(
                 if (base := kind.base()) is not None:
                     await syncs(base)
                 await asyncio.to_thread(kind.write, FIRST)
+                kind.forget()
                 assert counts(await syncs(kind.open())) == (kind.equal, 3, 0), name
+                assert len(kind.read) == 3, name
+                kind.forget()
                 assert counts(await syncs(kind.open())) == (kind.equal + 3, 0, 0), name
+                assert (kind.read, [*kind.served()]) == ([], []), name
                 await asyncio.to_thread(kind.write, SECOND)
                 monkeypatch.setattr(Lease, "finish", die)
                 with pytest.raises(KeyboardInterrupt):
