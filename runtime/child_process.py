@@ -33,6 +33,7 @@ _LAUNCHER = Path(__file__).with_name("launch.py")
 _PROC = Path("/proc")
 _LOG_LIMIT_BYTES = 10 * 2**20
 _POLL_SECONDS = 0.02
+_END_POLL_SECONDS = 0.5
 PRIVATE_MASK = 0o077
 """Umask of child processes."""
 _LAST_BYTES = 64 * 2**10
@@ -69,6 +70,12 @@ class Process(Protocol):
     def wait(self) -> int:
         """Wait for the end; return what ``poll`` does."""
 
+    def descriptor_of_end(self) -> int | None:
+        """Return a new file descriptor that can be read once the process has ended.
+
+        The caller closes it. Returns None on a system without one.
+        """
+
     def send_signal(self, sig: int) -> None:
         """Send a signal, unless the process has ended."""
 
@@ -84,12 +91,22 @@ the signal that ends it with this process. Returns None if that is impossible.
 """
 
 
+class _Started(subprocess.Popen[bytes]):
+    def descriptor_of_end(self) -> int | None:
+        if sys.platform != "linux" or self.poll() is not None:
+            return None
+        try:
+            return os.pidfd_open(self.pid)
+        except OSError:  # the kernel is too old
+            return None
+
+
 class ChildProcess:
     """A child process that ends at the latest when this process ends.
 
     Start it from a thread that lives as long as the child: Linux reports the death of the
-    thread that forked, not of the process. The end of the child is polled for, because an asyncio
-    subprocess belongs to one event loop, and a child may outlive that loop.
+    thread that forked, not of the process. It is no asyncio subprocess, because that belongs to one
+    event loop, and a child may outlive that loop.
 
     ``fork`` is tried first, if it is given. It returns None if ``command`` has to be started.
     """
@@ -206,6 +223,25 @@ class ChildProcess:
                 await asyncio.sleep(_POLL_SECONDS)
         return 0 if self._child is None else self._child.wait()
 
+    async def wait_for_end(self, longest: timedelta) -> None:
+        """Wait until the child has ended, at most for a time; nothing is done until then."""
+        child = self._child
+        descriptor = None if child is None else child.descriptor_of_end()
+        if descriptor is None:
+            if self.is_running:
+                await asyncio.sleep(min(longest.total_seconds(), _END_POLL_SECONDS))
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            async with asyncio.timeout(longest.total_seconds()):
+                await ended.wait()
+        except TimeoutError:
+            return
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
     async def stop(self, timeout: timedelta) -> None:
         """Signal the child to end; kill it if it takes longer than ``timeout``."""
         child = self._child
@@ -225,7 +261,7 @@ class ChildProcess:
             self._child = self._fork(output.fileno())
             if self._child is not None:
                 return
-        self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
+        self._child = _Started(  # the command is built by us
             [*self._launcher(), "--", *self._command],
             env=self._environment,
             stdin=subprocess.DEVNULL,

@@ -74,6 +74,10 @@ class ServiceProcess:
         """Describe in one line how the process ended."""
         return self._child.ending()
 
+    async def wait_for_end(self, longest: timedelta) -> None:
+        """Wait until the process has ended, at most for a time."""
+        await self._child.wait_for_end(longest)
+
     def shorten_log(self) -> None:
         """Empty the log if it has grown too long, and keep a copy."""
         self._child.shorten_log()

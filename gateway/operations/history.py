@@ -17,6 +17,7 @@ from events.replays import QuestionCount
 from events.server.connection import read_memory
 from events.streams.backlog import read_backlog
 from runtime.errors import HeadraceError
+from runtime.intervals import until_tick
 from store.documents.ledger import HandledChanges, handled_by_minute
 from store.generations.inventory import Inventory
 from store.postgres.pool import Database
@@ -26,7 +27,7 @@ __all__ = ["LONGEST_MINUTES", "History", "HistoryPoint"]
 LONGEST_MINUTES = 24 * 60
 
 _SAMPLED_MINUTES = 120
-_SAMPLE_EVERY = timedelta(seconds=10)
+_SAMPLE_EVERY = timedelta(seconds=20)
 _MINUTE = timedelta(minutes=1)
 
 
@@ -70,11 +71,11 @@ class History:
         )
 
     async def run(self) -> None:
-        """Take a sample every ten seconds, until cancelled; a server that is down leaves a gap."""
+        """Take a sample every 20 seconds, until cancelled; a server that is down leaves a gap."""
         while True:
             with contextlib.suppress(HeadraceError):
                 await self.sample()
-            await asyncio.sleep(_SAMPLE_EVERY.total_seconds())
+            await asyncio.sleep(until_tick(_SAMPLE_EVERY).total_seconds())
 
     async def sample(self) -> None:
         """Take one sample.

@@ -138,6 +138,17 @@ class ForkedService:
             time.sleep(_POLL_SECONDS)
         return code
 
+    def descriptor_of_end(self) -> int | None:
+        """Return a new file descriptor that can be read once there is an exit code.
+
+        Returns None if the server was killed, and has left the process alone.
+        """
+        return (
+            None
+            if self._is_alone or self._exit_code is not None
+            else os.dup(self._connection.fileno())
+        )
+
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is not None:

@@ -9,13 +9,12 @@ from datetime import timedelta
 from typing import Protocol
 
 from runtime.errors import ConfigurationError, HeadraceError
-from runtime.intervals import Backoff, until_tick
+from runtime.intervals import Backoff
 
 __all__ = ["Part", "Restarts", "Supervisor"]
 
 _BACKOFF = Backoff(timedelta(seconds=0.5), timedelta(seconds=15), jitter=0)
-_WATCH_EVERY = timedelta(seconds=0.5)
-_LOG_CHECK_POLLS = 120
+_LOG_CHECK_EVERY = timedelta(minutes=1)
 
 
 class Part(Protocol):
@@ -31,6 +30,9 @@ class Part(Protocol):
 
     def ending(self) -> str:
         """Describe in one line why its process ended."""
+
+    async def wait_for_end(self, longest: timedelta) -> None:
+        """Wait until its process has ended, at most for a time."""
 
     def shorten_log(self) -> None:
         """Empty its log if it has grown too long."""
@@ -136,9 +138,6 @@ class Supervisor:
 
 
 async def _wait_for_end(part: Part) -> None:
-    polls = 0
     while part.is_running:
-        polls += 1
-        if polls % _LOG_CHECK_POLLS == 0:
-            part.shorten_log()
-        await asyncio.sleep(until_tick(_WATCH_EVERY).total_seconds())
+        await part.wait_for_end(_LOG_CHECK_EVERY)
+        part.shorten_log()

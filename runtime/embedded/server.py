@@ -56,6 +56,10 @@ class EmbeddedServer(ABC, Generic[U]):
         """Describe in one line how the process ended."""
         return self._started().ending()
 
+    async def wait_for_end(self, longest: timedelta) -> None:
+        """Wait until the process has ended, at most for a time."""
+        await self._started().wait_for_end(longest)
+
     def shorten_log(self) -> None:
         """Empty the log if it has grown too long, and keep a copy."""
         self._started().shorten_log()

@@ -23,7 +23,7 @@ from runtime.embedded.users import remove_socket_directory, socket_directory
 from runtime.errors import ConfigurationError, UsageError
 from runtime.private import make_private
 from tests.support.small_disk import fill, small_disk
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 OWNER = """
 import asyncio, sys
@@ -245,6 +245,23 @@ async def test_the_reason_of_an_end_is_found_in_the_log(tmp_path: Path) -> None:
         await child.finish(timedelta(seconds=60))
         assert child.ending().startswith("it ended with exit code 3: ")
         assert reason in child.ending()
+
+
+async def test_the_end_of_a_child_ends_the_wait_for_it(tmp_path: Path) -> None:
+    """The wait is over when its time is, or when the child has ended, also before it began."""
+    child = ChildProcess("it", ["/bin/sleep", "600"], log=tmp_path / "log")
+    child.start()
+    await child.wait_for_end(timedelta(milliseconds=1))
+    pid = child.pid  # it runs
+    wait = asyncio.create_task(child.wait_for_end(timedelta(hours=1)))
+    await asyncio.sleep(0)
+    os.kill(pid, signal.SIGKILL)
+    async with within(10):
+        await wait
+    assert not child.is_running
+    async with within(10):
+        await child.wait_for_end(timedelta(hours=1))
+    await child.stop(timedelta(seconds=1))
 
 
 def test_a_home_that_was_open_is_closed(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ class Machine:
     def ending(self) -> str:
         return f"{self.name} was ended by SIGKILL"
 
+    async def wait_for_end(self, longest: timedelta) -> None:
+        del longest
+        await eventually(lambda: not self.is_running, f"{self.name} has ended")
+
     def shorten_log(self) -> None:
         """Do nothing: there is no log."""
 
