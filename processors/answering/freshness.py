@@ -101,7 +101,7 @@ class Freshness:
         return not await self._pending.is_waiting_for(*key)
 
     async def _has_expired(self, key: Change) -> bool:
-        """Return whether the change is one of those that the ledger has let go."""
+        """Return whether the ledger entry of the change has expired."""
         if key[1].position >= position_at(datetime.now(UTC) - _NEVER_EXPIRED):
             return False
         return await self._store.has_expired(*key)

@@ -35,7 +35,7 @@ from processors.wiring.servers import Servers
 from runtime.settings import Settings
 from store.documents.pending import PendingVectors
 from store.documents.watermarks import ReadWatermark, noted_watermark
-from store.expiry.expiry import Expiry
+from store.purge.expiry import Expiry
 from store.generations.catalog import Projects
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database

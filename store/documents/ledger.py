@@ -167,7 +167,7 @@ async def ineffective(
 async def has_expired(
     connection: asyncpg.Connection, project_id: int, log_position: LogPosition
 ) -> bool:
-    """Return whether the ledger has let go the entry of a change: it was applied or superseded."""
+    """Return whether the entry of a change has expired, which was applied or superseded."""
     values = log_position.partition, log_position.position
     return bool(await connection.fetchval(_QUERIES["has_expired"], project_id, *values))
 

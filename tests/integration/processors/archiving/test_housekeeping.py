@@ -17,7 +17,7 @@ from processors.archiving.housekeeping import Housekeeping
 from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
 from runtime.settings import RetentionSettings
-from store.expiry.expiry import Expiry
+from store.purge.expiry import Expiry
 from store.postgres.pool import Database
 from store.purge.projects import DeletedProjects
 from store.search.vector_indexes import VectorIndexes

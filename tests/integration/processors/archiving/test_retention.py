@@ -12,7 +12,7 @@ from events.models import DocumentChange, DocumentChanged
 from events.names import POSITION_FIELD, Lane, LogPosition, Names, Topic
 from events.streams.dead_letters import DeadLetters
 from runtime.settings import RetentionSettings
-from store.expiry.expiry import Expiry
+from store.purge.expiry import Expiry
 from store.search.vector_indexes import VectorIndexes
 from tests.support.databases import Database
 from tests.support.doctors import examine, finding_names, is_archived

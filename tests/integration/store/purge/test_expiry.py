@@ -13,7 +13,7 @@ from events.models import Problem
 from events.names import LogPosition, position_at
 from runtime.errors import OutdatedChange
 from runtime.settings import RetentionSettings
-from store.expiry.expiry import Expiry
+from store.purge.expiry import Expiry
 from store.generations.catalog import Projects
 from store.postgres.locks import replay_lock
 from store.postgres.pool import Database

@@ -17,7 +17,7 @@ from events.names import position_at
 from runtime.errors import UsageError
 from runtime.settings import RetentionSettings
 from store.documents import ledger
-from store.expiry.vectors import expire_vectors
+from store.purge.unused_vectors import expire_vectors
 from store.generations import catalog
 from store.generations.drop import drop_rows, forget
 from store.generations.switch import exclusive
@@ -39,7 +39,7 @@ _CHECKS_PER_LIFETIME = 4
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A project, and the kinds of rows that it may let go."""
+    """A project, and the kinds of its rows that have expired."""
 
     project_id: int
     has_ledger: bool

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from store.expiry.vectors import UsedHashes
+from store.purge.unused_vectors import UsedHashes
 
 
 def hashes(start: int, count: int) -> bytes:

@@ -1,1 +1,0 @@
-"""Expiry: rows leave Postgres once no change, question or replay can need them."""
