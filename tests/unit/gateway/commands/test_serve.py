@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from email.utils import formatdate
 from socket import create_server
 
 import pytest
@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.commands import serve
 from gateway.http.connections import server_config
-from tests.support.waiting import eventually, within
+from tests.support.waiting import within
 
 
 async def _silent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,19 +38,19 @@ async def _running() -> AsyncIterator[serve._Server]:
                 await serving
 
 
-async def test_it_ends_without_waiting_for_the_next_date(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_ends_without_a_request() -> None:
     """The end of a gateway interrupts the wait of its loop."""
-    monkeypatch.setattr(serve, "_DATED_EVERY", timedelta(hours=1))
     async with within(5), _running() as server:
-        await eventually(lambda: server.server_state.default_headers, "the loop waits")
         server.end()
 
 
 async def test_responses_have_the_current_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop writes the date again and again."""
-    monkeypatch.setattr(serve, "_DATED_EVERY", timedelta(milliseconds=5))
+    """Each response gets the date at which its headers are read."""
     async with within(5), _running() as server:
-        for _ in range(2):
-            server.server_state.default_headers = []
-            await eventually(lambda: server.server_state.default_headers, "there is a date")
+        for seconds in (1_000_000_000, 1_000_000_001):
+            monkeypatch.setattr("email.utils.time.time", lambda now=seconds: now)
+            dates = [
+                value for name, value in server.server_state.default_headers if name == b"date"
+            ]
+            assert dates == [formatdate(seconds, usegmt=True).encode()]
         server.end()
