@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
@@ -24,6 +22,10 @@ from store.archive.statistics import ArchiveStatistics, Beginning, measure
 from store.archive.writer import Appended, Appender
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
+
+if TYPE_CHECKING:  # a gateway needs no numpy
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["Archive"]
 

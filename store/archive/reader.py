@@ -6,9 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection, Container, Sequence
 from itertools import zip_longest
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from events.names import LogPosition
 from events.streams.changes import LoggedChange
@@ -18,6 +16,10 @@ from store.archive.damage import DamagedSegment, Report
 from store.archive.event_files import decode_block
 from store.archive.files import Files
 from store.archive.index import Index, Segment
+
+if TYPE_CHECKING:  # a gateway needs no numpy
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["Reader"]
 
@@ -66,7 +68,7 @@ class Reader:
             try:
                 for segment in segments:
                     bounds = [segment.first_position, segment.last_position + 1]
-                    first, end = np.searchsorted(positions, bounds).tolist()
+                    first, end = positions.searchsorted(bounds).tolist()
                     if first == end or segment.segment_id in read_segments:
                         continue
                     wanted = frozenset(positions[first:end].tolist())

@@ -17,7 +17,6 @@ from events.names import position_at
 from runtime.errors import UsageError
 from runtime.settings import RetentionSettings
 from store.documents import ledger
-from store.purge.unused_vectors import expire_vectors
 from store.generations import catalog
 from store.generations.drop import drop_rows, forget
 from store.generations.switch import exclusive
@@ -25,6 +24,7 @@ from store.postgres.connection import WriteConflict
 from store.postgres.locks import replay_lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
+from store.purge.unused_vectors import expire_vectors
 from store.search.vector_indexes import VectorIndexes
 
 __all__ = ["Expiry"]
