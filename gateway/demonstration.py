@@ -45,8 +45,6 @@ FILES = (
     "events/server/connection.py",
     "events/signatures.py",
     "events/streams/replies.py",
-    "events/streams/groups.py",
-    "events/transport/consumer_group.py",
     "events/transport/faust_consumer.py",
     "events/transport/subscription.py",
     "processors/answering/freshness.py",
