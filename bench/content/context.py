@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.language_model import LanguageModel, running_model
+from bench.content.language_model import LanguageModel, running_model
 from bench.stack import Stack, bench_stack
 from events.client.client import Client
 from processors.embedders.hash_embedder import HASHING_MODEL

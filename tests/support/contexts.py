@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.language_model import LanguageModel
+from bench.content.language_model import LanguageModel
 from store.documents.costs import Costs, DailyCost
 from store.generations.catalog import Projects
 from store.postgres.pool import EVERY_AGENT

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import pytest
 from aiohttp import web
 
-from bench.language_model import LanguageModel, running_model
+from bench.content.language_model import LanguageModel, running_model
 from processors.embedding.single_flight import SharedEmbedding
 from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Unavailable, UsageError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bench.language_model import LanguageModel, running_model
+from bench.content.language_model import LanguageModel, running_model
 from runtime import metrics
 from store.postgres.pool import Database as WorkerDatabase
 from tests.support.contexts import (

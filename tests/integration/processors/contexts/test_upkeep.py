@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.language_model import LanguageModel, running_model
+from bench.content.language_model import LanguageModel, running_model
 from processors.embedding.single_flight import SharedEmbedding
 from store.documents.contexts import Context, Contexts
 from store.postgres.pool import Database as WorkerDatabase
