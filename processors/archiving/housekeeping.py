@@ -19,9 +19,9 @@ from runtime import metrics
 from runtime.lifespan import wait_for_tick
 from store.archive import Archive
 from store.documents.contents import release_contents
-from store.purge.expiry import Expiry
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
+from store.purge.expiry import Expiry
 from store.purge.projects import DeletedProjects, remove_project
 from store.views.batches import Batches
 

@@ -35,10 +35,10 @@ from processors.wiring.servers import Servers
 from runtime.settings import Settings
 from store.documents.pending import PendingVectors
 from store.documents.watermarks import ReadWatermark, noted_watermark
-from store.purge.expiry import Expiry
 from store.generations.catalog import Projects
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
+from store.purge.expiry import Expiry
 from store.search.search import Search
 from store.search.vector_indexes import VectorIndexes
 from store.store import Store

@@ -355,6 +355,7 @@ async def test_a_refusal_is_never_taken_for_an_empty_stream(admin: Redis, doors:
     name = "headrace_operator"
     rules = "reset on nopass +@all ~* -xinfo"
     await as_admin.execute_command("ACL SETUSER", name, *rules.split())
+    await as_admin.xadd(NAMES.stream(Topic.QUERY), {"event": ""}, id="1-1")  # old enough to trim
     redis = connect(doors.url(Role.OPERATOR))
     try:
         for look in (read_watermark, read_backlog, trim_queries, read_streams):

@@ -17,8 +17,8 @@ from processors.archiving.housekeeping import Housekeeping
 from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
 from runtime.settings import RetentionSettings
-from store.purge.expiry import Expiry
 from store.postgres.pool import Database
+from store.purge.expiry import Expiry
 from store.purge.projects import DeletedProjects
 from store.search.vector_indexes import VectorIndexes
 from store.store import Store

@@ -13,10 +13,10 @@ from events.models import Problem
 from events.names import LogPosition, position_at
 from runtime.errors import OutdatedChange
 from runtime.settings import RetentionSettings
-from store.purge.expiry import Expiry
 from store.generations.catalog import Projects
 from store.postgres.locks import replay_lock
 from store.postgres.pool import Database
+from store.purge.expiry import Expiry
 from store.search.vector_indexes import VectorIndexes
 from store.store import Store
 from store.views.batches import Batches

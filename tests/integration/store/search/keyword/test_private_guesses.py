@@ -48,9 +48,11 @@ NEWER_COLUMNS = (
 )
 """Columns of later migrations that today's code writes or reads."""
 
-NEWER_TABLE = """
+NEWER_TABLES = """
 create table chunk_contexts (generation_id int, chunk_id bigint, plain_hash bytea);
 grant select on chunk_contexts to headrace_worker;
+create table retention_marks (project_id int, tombstones_below bigint);
+grant select on retention_marks to headrace_worker;
 """
 
 CREATE_PROJECT = "select ensure_project('alpha', $1, '{}', '1', 1)"
@@ -149,7 +151,7 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
         patch.setattr("store.generations.catalog.enter_to_write", _enter)  # its function is newer
         for table, column in NEWER_COLUMNS:
             await execute(owner_url, f"alter table {table} add column {column}")
-        await execute(owner_url, NEWER_TABLE)
+        await execute(owner_url, NEWER_TABLES)
         async with opened(url) as worker:
             async with worker.connection() as connection:
                 await connection.execute(CREATE_PROJECT, MODEL)
@@ -157,7 +159,7 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
         for table, column in NEWER_COLUMNS:
             name_of_column = column.split()[0]
             await execute(owner_url, f"alter table {table} drop column {name_of_column}")
-        await execute(owner_url, "drop table chunk_contexts")
+        await execute(owner_url, "drop table chunk_contexts, retention_marks")
     await upgrade(owner_url)
     async with opened(url) as worker:
         store = Store(worker, RECIPE)
