@@ -34,7 +34,7 @@ ShowReport = Callable[[Set[str], SyncReport], None]
 """Function to call after a sync, with the changed paths and the report."""
 
 _QUIET_SECONDS = 0.3
-_REPEATED_SECONDS = 0.8
+_REPEATED_SECONDS = 0.5
 """Longest wait for files that change again and again, so that they get in within two seconds."""
 _LONGEST_SECONDS = 2.0
 _FULL_SYNC_EVERY = timedelta(minutes=10)
