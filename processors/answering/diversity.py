@@ -13,13 +13,35 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DIVERSE_CHUNKS", "diversified"]
+from events.models import Query
+from processors.answering.fusion import Fused
+from runtime.traces import staged
+from store.generations.catalog import Generation
+from store.search.search import Search
+
+__all__ = ["DIVERSE_CHUNKS", "diversified", "diversified_chunks"]
 
 DIVERSE_CHUNKS = 50
 """Number of the best chunks that are put into another order; the rest stays behind them."""
 
 Item = TypeVar("Item")
 StoredVector = tuple[int, npt.NDArray[np.float32]]
+
+
+@staged("diversify")
+async def diversified_chunks(
+    search: Search, generation: Generation, query: Query, ranked: Sequence[Fused]
+) -> list[Fused]:
+    """Put the best chunks into the order of their marginal relevance, by their stored vectors.
+
+    If the best were reranked, the others are not comparable with them, and stay behind.
+    """
+    reranked = [chunk for chunk in ranked if chunk.reranked is not None]
+    best = (reranked or ranked)[:DIVERSE_CHUNKS]
+    stored = await search.vectors(generation, query.agent, [chunk.chunk_id for chunk in best])
+    vectors = [stored.get(chunk.chunk_id) for chunk in best]
+    scores = [chunk.score if chunk.reranked is None else chunk.reranked for chunk in best]
+    return [*diversified(best, scores, vectors, query.diversity), *ranked[len(best) :]]
 
 
 def diversified(

@@ -9,20 +9,17 @@ chunks are searched, and its rows are cited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from events.models import (
-    Like,
     Problem,
     Query,
     QueryAnswer,
@@ -30,7 +27,6 @@ from events.models import (
     QueryFailed,
     QueryFailedData,
     QueryRequested,
-    Section,
 )
 from events.streams.answer_records import AnswerRecord
 from events.streams.replies import Replies
@@ -38,34 +34,32 @@ from processors.admission import Limits
 from processors.answering.adjustments import COMPARED, adjustments
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
 from processors.answering.definitions import names_in, promotions
-from processors.answering.diversity import DIVERSE_CHUNKS, diversified
+from processors.answering.diversity import diversified_chunks
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import Fused, fuse
 from processors.answering.query_text import searchable, with_operators
-from processors.answering.query_vectors import QueryVectors
+from processors.answering.query_vectors import QueryVectors, Vectors, stored_vectors
 from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
 from processors.answering.sections import (
     alternated,
+    divided_passages,
     has_sections,
-    narrowed_to,
-    scarce_sections,
-    sections_of,
-    with_section,
+    scarce_candidates,
+    with_sections,
 )
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
-from processors.answering.units import Passage, passages_of
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits, traces
-from runtime.errors import HeadraceError, Poison, Retryable, UsageError, WorkerEnding
+from runtime.errors import HeadraceError, Retryable, WorkerEnding
 from runtime.failpoints import failpoint
 from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.postgres.connection import WriteConflict
 from store.search.search import Search
-from store.types import Candidates, ChunkPlace, SearchRequest, Subject
+from store.types import Candidates, SearchRequest, Subject
 
 __all__ = ["Answering"]
 
@@ -73,8 +67,6 @@ log = structlog.get_logger(__name__)
 
 CANDIDATES = 100
 """Fewest chunks that each retriever is asked for."""
-
-Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -222,12 +214,9 @@ class Answering:
             return await self._answer_from(question, generation)
 
     async def _answer_from(self, question: _Question, generation: Generation | None) -> QueryAnswer:
+        """Answer from a generation, or from the live one; if that is replaced, its successor."""
         if generation is not None:
             return (await self._answer(question, generation))[0]
-        return await self._answer_live(question)
-
-    async def _answer_live(self, question: _Question) -> QueryAnswer:
-        """Answer from the live generation; if it is replaced while answering, use its successor."""
         query = question.query
         is_plain = query.mode != "exact" and query.like is None
         generation = await self._search.live(query.project, may_be_former=is_plain)
@@ -253,20 +242,23 @@ class Answering:
         reranked_chunks = self._relevance.candidates(query)
         subject = None
         if query.like is None:
-            vectors, failed = await self._embed(question, generation)
+            vectors, failed = await self._query_vectors.of_query(
+                query, generation.recipe.model_names, question.embed_within
+            )
         else:
-            subject = await self._subject(query, query.like, generation)
-            vectors, failed = _stored_vectors(query, subject)
+            subject = await self._search.subject(generation, query.agent, query.filters, query.like)
+            vectors, failed = stored_vectors(query, subject)
         stopwatch.lap("embed")
-        candidates = await self._candidates(query, generation, vectors, failed, subject)
-        scarce = await self._scarce(query, generation, candidates, vectors, failed, subject)
+
+        async def find(query: Query) -> Candidates:
+            return await self._candidates(query, generation, vectors, failed, subject)
+
+        candidates = await find(query)
+        count = partial(self._search.count, generation, query.agent)
+        scarce = await scarce_candidates(query, candidates, _candidate_count(query), find, count)
         stopwatch.lap("search")
-        ranked = _fused(query, generation, candidates, reranked_chunks)
-        places = dict(candidates.places)
-        for section, own in scarce.items():
-            places |= own.places
-            in_section = _fused(query, generation, own, reranked_chunks)
-            ranked = with_section(ranked, places, section, in_section)
+        fuse_all = partial(_fused, query, generation, reranked_chunks)
+        ranked, places = with_sections(fuse_all(candidates), candidates.places, scarce, fuse_all)
         stopwatch.lap("fuse")
         order = Ranked(ranked)
         if reranked_chunks:
@@ -280,7 +272,8 @@ class Answering:
                 question.left,
             )
             stopwatch.lap("rerank")
-        passages = await self._passages(order.chunks, places, query, generation)
+        diversify = partial(diversified_chunks, self._search, generation, query)
+        passages = await divided_passages(query, order.chunks, places, diversify)
         confidence = None
         if candidates.coverage == 1:
             best = {model: hits[0][1] for model, hits in candidates.vector.items() if hits}
@@ -305,61 +298,6 @@ class Answering:
         )
         return answer, assembled.is_complete and candidates.is_live
 
-    async def _scarce(
-        self,
-        query: Query,
-        generation: Generation,
-        candidates: Candidates,
-        vectors: Vectors,
-        failed: tuple[str, ...],
-        subject: Subject | None,
-    ) -> dict[Section, Candidates]:
-        """Search each section by itself that has too few candidates, unless it is small."""
-        scarce: dict[Section, Candidates] = {}
-        for section in scarce_sections(query, candidates, _candidate_count(query)):
-            narrowed = narrowed_to(query, section)
-            if await self._search.count(generation, query.agent, narrowed.filters) >= CANDIDATES:
-                scarce[section] = await self._candidates(
-                    narrowed, generation, vectors, failed, subject
-                )
-        return scarce
-
-    async def _passages(
-        self,
-        ranked: Sequence[Fused],
-        places: Mapping[int, ChunkPlace],
-        query: Query,
-        generation: Generation,
-    ) -> list[Passage]:
-        """Return the best passages, of each section after the other if there are several."""
-        is_divided = has_sections(query)
-        passages: list[Passage] = []
-        for section in sections_of(ranked, places) if is_divided else [ranked]:
-            order: Iterable[Fused] = section
-            if query.diversity:
-                order = await self._diversified([*section], query, generation)
-            passages += passages_of(
-                order, places, query.limit, by_document=query.group == "document"
-            )
-        return passages
-
-    @staged("diversify")
-    async def _diversified(
-        self, ranked: Sequence[Fused], query: Query, generation: Generation
-    ) -> list[Fused]:
-        """Put the best chunks into the order of their marginal relevance.
-
-        If the best were reranked, the others are not comparable with them, and stay behind.
-        """
-        reranked = [chunk for chunk in ranked if chunk.reranked is not None]
-        best = (reranked or ranked)[:DIVERSE_CHUNKS]
-        stored = await self._search.vectors(
-            generation, query.agent, [chunk.chunk_id for chunk in best]
-        )
-        vectors = [stored.get(chunk.chunk_id) for chunk in best]
-        scores = [chunk.score if chunk.reranked is None else chunk.reranked for chunk in best]
-        return [*diversified(best, scores, vectors, query.diversity), *ranked[len(best) :]]
-
     def _answered(
         self,
         question: _Question,
@@ -380,31 +318,6 @@ class Answering:
             timings_ms={**stopwatch.milliseconds, **timings_ms},
             **fields,
         )
-
-    @staged("embed")
-    async def _embed(
-        self, question: _Question, generation: Generation
-    ) -> tuple[Vectors, tuple[str, ...]]:
-        """Return query vectors by model; a hybrid query continues without the models that fail.
-
-        With a least similarity, it needs at least one.
-        """
-        query = question.query
-        if query.mode == "keyword":
-            return {}, ()
-        vectors, errors = await self._query_vectors.embed(
-            searchable(query.text), generation.recipe.model_names, question.embed_within
-        )
-        for error in errors:
-            log.warning("query.not_embedded", generation=generation.id, error=str(error))
-        needs_vectors = query.mode == "vector" or query.min_similarity is not None
-        if errors and not vectors and (needs_vectors or not _can_degrade(errors)):
-            raise errors[0]
-        return vectors, ("vector",) if errors else ()
-
-    async def _subject(self, query: Query, like: Like, generation: Generation) -> Subject:
-        """Find the chunk that the results are to be like."""
-        return await self._search.subject(generation, query.agent, query.filters, like)
 
     @staged("search")
     async def _candidates(
@@ -438,7 +351,7 @@ def _candidate_count(query: Query) -> int:
 
 
 def _fused(
-    query: Query, generation: Generation, candidates: Candidates, reranked_chunks: int
+    query: Query, generation: Generation, reranked_chunks: int, candidates: Candidates
 ) -> Sequence[Fused]:
     """Fuse all candidates of a question, which is not one of the mode ``exact``."""
     assert query.mode != "exact"
@@ -453,22 +366,6 @@ def _fused(
             promotions=promotions(names_in(query.text), candidates.named),
             adjustments=adjustments(query.text, candidates) if query.mode == "hybrid" else {},
         )
-
-
-def _stored_vectors(query: Query, subject: Subject) -> tuple[Vectors, tuple[str, ...]]:
-    """Vectors of a chunk in place of those of a text; a hybrid query can do without them."""
-    if query.mode == "keyword":
-        return {}, ()
-    if not subject.vectors and (query.mode == "vector" or query.min_similarity is not None):
-        raise UsageError(
-            "the chunk has no vector", "ask again when it is embedded, or in the mode keyword"
-        )
-    return subject.vectors, () if subject.vectors else ("vector",)
-
-
-def _can_degrade(errors: list[HeadraceError]) -> bool:
-    """Return whether keyword search may answer alone; a refused question is the asker's to fix."""
-    return not any(isinstance(error, Poison) for error in errors)
 
 
 def _record(query: Query, reply: QueryAnswered | QueryFailed) -> bytes:
@@ -489,13 +386,9 @@ def _count(query: Query, reply: QueryAnswered | QueryFailed) -> None:
     metrics.QUESTIONS.inc(
         outcome="failed" if answer is None else "answered",
         mode=query.mode,
-        degraded=_flag(answer is not None and bool(answer.degraded)),
-        stale=_flag(answer is not None and answer.stale),
+        degraded=str(answer is not None and bool(answer.degraded)).lower(),
+        stale=str(answer is not None and answer.stale).lower(),
     )
-
-
-def _flag(holds: bool) -> str:
-    return "true" if holds else "false"
 
 
 def _failure(event: QueryRequested, problem: Problem) -> QueryFailed:
