@@ -20,6 +20,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from events.models import (
+    Filters,
     Problem,
     Query,
     QueryAnswer,
@@ -67,6 +68,17 @@ log = structlog.get_logger(__name__)
 
 CANDIDATES = 100
 """Fewest chunks that each retriever is asked for."""
+
+FIRST_CANDIDATES = 40
+"""Fewest chunks that the only retriever of a question is asked for at first.
+
+Its best chunks are the same, and usually enough for an answer. Not fewer than ``JOINED_CHUNKS``.
+"""
+
+CANDIDATES_PER_RESULT = 4
+"""Chunks that it is asked for at first for each result, as several may be parts of one."""
+
+_NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True)
@@ -230,9 +242,12 @@ class Answering:
         return answer
 
     async def _answer(
-        self, question: _Question, generation: Generation
+        self, question: _Question, generation: Generation, *, with_few: bool = True
     ) -> tuple[QueryAnswer, bool]:
-        """Return an answer, and False if its generation may have been replaced or dropped."""
+        """Return an answer, and False if its generation may have been replaced or dropped.
+
+        ``with_few`` candidates, if they are enough for the results that are wanted.
+        """
         query, stopwatch = question.query, question.stopwatch
         if query.mode == "exact":
             exact = await answer_exactly(self._search, self._assembler, query, generation)
@@ -250,12 +265,15 @@ class Answering:
             vectors, failed = stored_vectors(query, subject)
         stopwatch.lap("embed")
 
+        needs_few = with_few and not reranked_chunks and _needs_few(query)
+        wanted = (_few if needs_few else _all)(query)
+
         async def find(query: Query) -> Candidates:
-            return await self._candidates(query, generation, vectors, failed, subject)
+            return await self._candidates(query, generation, vectors, failed, subject, wanted)
 
         candidates = await find(query)
         count = partial(self._search.count, generation, query.agent)
-        scarce = await scarce_candidates(query, candidates, _candidate_count(query), find, count)
+        scarce = await scarce_candidates(query, candidates, wanted, find, count)
         stopwatch.lap("search")
         fuse_all = partial(_fused, query, generation, reranked_chunks)
         ranked, places = with_sections(fuse_all(candidates), candidates.places, scarce, fuse_all)
@@ -274,6 +292,8 @@ class Answering:
             stopwatch.lap("rerank")
         diversify = partial(diversified_chunks, self._search, generation, query)
         passages = await divided_passages(query, order.chunks, places, diversify)
+        if len(passages) < query.limit and len(ranked) >= wanted < _all(query):
+            return await self._answer(question, generation, with_few=False)
         confidence = None
         if candidates.coverage == 1:
             best = {model: hits[0][1] for model, hits in candidates.vector.items() if hits}
@@ -327,6 +347,7 @@ class Answering:
         vectors: Vectors,
         failed: tuple[str, ...],
         subject: Subject | None,
+        count: int,
     ) -> Candidates:
         wanted = [name for names in names_in(query.text) for name in names.wanted]
         request = SearchRequest(
@@ -335,7 +356,7 @@ class Answering:
             text=None if query.mode == "vector" else searchable(query.text),
             vectors=vectors,
             filters=query.filters,
-            candidates=_candidate_count(query),
+            candidates=count,
             compared=query.min_similarity is not None,
             defined=tuple(dict.fromkeys(wanted)),
             subject=subject,
@@ -345,9 +366,25 @@ class Answering:
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
 
 
-def _candidate_count(query: Query) -> int:
+def _all(query: Query) -> int:
     """Number of chunks that each retriever is asked for."""
     return max(CANDIDATES, query.limit)
+
+
+def _few(query: Query) -> int:
+    """Number of chunks that the only retriever of a question is asked for at first."""
+    return min(max(FIRST_CANDIDATES, CANDIDATES_PER_RESULT * query.limit), _all(query))
+
+
+def _needs_few(query: Query) -> bool:
+    """Return whether the best results of a question do not depend on further candidates.
+
+    An index scan with filters goes on until it has all candidates, and finds better ones then. The
+    definitions of a name are among the candidates, or ranked as the last of them.
+    """
+    is_single = query.mode != "hybrid" and query.overlay is None and query.filters == _NO_FILTERS
+    is_plain = query.group == "chunk" and not query.diversity and query.min_similarity is None
+    return is_single and is_plain and not query.sections and not names_in(query.text)
 
 
 def _fused(

@@ -11,6 +11,8 @@ import pytest
 from events.client.client import Client
 from events.client.questions import QueryRefused
 from events.models import Filters, SearchResult
+from processors.answering import pipeline
+from processors.answering.units import JOINED_CHUNKS
 from tests.support.databases import Database
 from tests.support.running import headrace
 
@@ -47,7 +49,9 @@ GATE = 'def open_gate(lock):\n    """Open the gate of a lock."""\n    return loc
 NOTES = [f"Note {number}. The sluice of mill {number} is open." for number in range(3)]
 
 
-async def test_answers_have_whole_units(redis_url: str, database: Database) -> None:
+async def test_answers_have_whole_units(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One server shows each kind of passage; every mode and group is asked of the same index."""
     async with headrace(redis_url, database) as worker:
         await worker.change("src/river.py", MODULE, kind="code")
@@ -61,6 +65,9 @@ async def test_answers_have_whole_units(redis_url: str, database: Database) -> N
         await worker.change("tests/gate.py", GATE.replace("open_gate", "check"), kind="code")
         await _check_adjustments(worker.client)
         await _check_sections(worker.client)
+        mills = {f"mill{number}.md": f"Mill {number} has a sluice." for number in range(40)}
+        await worker.changes(mills)
+        await _check_candidates(worker.client, monkeypatch)
 
 
 async def _check_units(client: Client) -> None:
@@ -87,6 +94,21 @@ async def _check_units(client: Client) -> None:
     spans = {match.term: match.spans for match in result.matches or ()}
     [span] = spans["=weir_58"]
     assert result.content[span.start : span.end] == "weir_58"
+
+
+async def _check_candidates(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single retriever gives the same results, however many chunks it is asked for at first."""
+    for mode in ("keyword", "vector"):
+        for limit in (1, 10, 24):
+            answers = []
+            for count in (100, 24, JOINED_CHUNKS):
+                monkeypatch.setattr(pipeline, "FIRST_CANDIDATES", count)
+                monkeypatch.setattr(pipeline, "CANDIDATES_PER_RESULT", 1)
+                question = "the weir_50 and gauge_52 of the sluice of a mill"
+                answers.append(await client.ask("docs", question, mode=mode, limit=limit))
+            assert len(answers[0].results) == limit
+            assert all(answer.results == answers[0].results for answer in answers), (mode, limit)
+    monkeypatch.undo()
 
 
 async def _check_groups(client: Client) -> None:
