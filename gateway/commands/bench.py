@@ -37,6 +37,7 @@ class Measurement(StrEnum):
     DOORS = "doors"
     CONTENT = "content"
     TENANTS = "tenants"
+    RECALL = "recall"
     PARTITIONS = "partitions"
     REPOSITORIES = "repositories"
     WATCH = "watch"
@@ -70,7 +71,7 @@ def command(
     chunks: Annotated[
         int | None,
         typer.Option(
-            help="Chunks of `doors`, `tenants` or `replay-memory`; default: 50,000, 1,000,000 or "
+            help="Chunks of `doors`, `recall` or `replay-memory`; default: 50,000, 1,000,000 or "
             "100,000.",
             min=1,
         ),
@@ -102,7 +103,7 @@ def command(
     if name is Measurement.DOORS:
         size = {"seconds": seconds, "chunks": chunks}
         measure = partial(measure, **{key: value for key, value in size.items() if value})
-    elif name in (Measurement.TENANTS, Measurement.REPLAY_MEMORY) and chunks and not seconds:
+    elif name in (Measurement.RECALL, Measurement.REPLAY_MEMORY) and chunks and not seconds:
         measure = partial(measure, chunks)
     elif seconds or chunks:
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
