@@ -20,7 +20,6 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from events.models import (
-    Filters,
     Problem,
     Query,
     QueryAnswer,
@@ -32,14 +31,15 @@ from events.models import (
 from events.streams.answer_records import AnswerRecord
 from events.streams.replies import Replies
 from processors.admission import Limits
-from processors.answering.adjustments import COMPARED, adjustments
+from processors.answering.adjustments import adjustments
 from processors.answering.calibration import WEAK_BELOW, confidence_of, spreads_of
+from processors.answering.candidates import all_candidates, first_candidates, request_of
 from processors.answering.definitions import names_in, promotions
 from processors.answering.diversity import diversified_chunks
 from processors.answering.exact import answer_exactly
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import Fused, fuse
-from processors.answering.query_text import searchable, with_operators
+from processors.answering.query_text import with_operators
 from processors.answering.query_vectors import QueryVectors, Vectors, stored_vectors
 from processors.answering.relevance import Ranked, RelevanceStep
 from processors.answering.results import Assembler
@@ -60,25 +60,11 @@ from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.postgres.connection import WriteConflict
 from store.search.search import Search
-from store.types import Candidates, SearchRequest, Subject
+from store.types import Candidates, Subject
 
 __all__ = ["Answering"]
 
 log = structlog.get_logger(__name__)
-
-CANDIDATES = 100
-"""Fewest chunks that each retriever is asked for."""
-
-FIRST_CANDIDATES = 40
-"""Fewest chunks that the only retriever of a question is asked for at first.
-
-Its best chunks are the same, and usually enough for an answer. Not fewer than ``JOINED_CHUNKS``.
-"""
-
-CANDIDATES_PER_RESULT = 4
-"""Chunks that it is asked for at first for each result, as several may be parts of one."""
-
-_NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True)
@@ -265,8 +251,8 @@ class Answering:
             vectors, failed = stored_vectors(query, subject)
         stopwatch.lap("embed")
 
-        needs_few = with_few and not reranked_chunks and _needs_few(query)
-        wanted = (_few if needs_few else _all)(query)
+        has_few = with_few and not reranked_chunks
+        wanted = (first_candidates if has_few else all_candidates)(query)
 
         async def find(query: Query) -> Candidates:
             return await self._candidates(query, generation, vectors, failed, subject, wanted)
@@ -292,7 +278,7 @@ class Answering:
             stopwatch.lap("rerank")
         diversify = partial(diversified_chunks, self._search, generation, query)
         passages = await divided_passages(query, order.chunks, places, diversify)
-        if len(passages) < query.limit and len(ranked) >= wanted < _all(query):
+        if len(passages) < query.limit and len(ranked) >= wanted < all_candidates(query):
             return await self._answer(question, generation, with_few=False)
         confidence = None
         if candidates.coverage == 1:
@@ -349,42 +335,9 @@ class Answering:
         subject: Subject | None,
         count: int,
     ) -> Candidates:
-        wanted = [name for names in names_in(query.text) for name in names.wanted]
-        request = SearchRequest(
-            project=query.project,
-            agent=query.agent,
-            text=None if query.mode == "vector" else searchable(query.text),
-            vectors=vectors,
-            filters=query.filters,
-            candidates=count,
-            compared=query.min_similarity is not None,
-            defined=tuple(dict.fromkeys(wanted)),
-            subject=subject,
-            described=COMPARED if query.mode == "hybrid" else 0,
-        )
+        request = request_of(query, vectors, subject, count)
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
-
-
-def _all(query: Query) -> int:
-    """Number of chunks that each retriever is asked for."""
-    return max(CANDIDATES, query.limit)
-
-
-def _few(query: Query) -> int:
-    """Number of chunks that the only retriever of a question is asked for at first."""
-    return min(max(FIRST_CANDIDATES, CANDIDATES_PER_RESULT * query.limit), _all(query))
-
-
-def _needs_few(query: Query) -> bool:
-    """Return whether the best results of a question do not depend on further candidates.
-
-    An index scan with filters goes on until it has all candidates, and finds better ones then. The
-    definitions of a name are among the candidates, or ranked as the last of them.
-    """
-    is_single = query.mode != "hybrid" and query.overlay is None and query.filters == _NO_FILTERS
-    is_plain = query.group == "chunk" and not query.diversity and query.min_similarity is None
-    return is_single and is_plain and not query.sections and not names_in(query.text)
 
 
 def _fused(

@@ -11,7 +11,7 @@ import pytest
 from events.client.client import Client
 from events.client.questions import QueryRefused
 from events.models import Filters, SearchResult
-from processors.answering import pipeline
+from processors.answering import candidates
 from processors.answering.units import JOINED_CHUNKS
 from tests.support.databases import Database
 from tests.support.running import headrace
@@ -102,8 +102,8 @@ async def _check_candidates(client: Client, monkeypatch: pytest.MonkeyPatch) -> 
         for limit in (1, 10, 24):
             answers = []
             for count in (100, 24, JOINED_CHUNKS):
-                monkeypatch.setattr(pipeline, "FIRST_CANDIDATES", count)
-                monkeypatch.setattr(pipeline, "CANDIDATES_PER_RESULT", 1)
+                monkeypatch.setattr(candidates, "FIRST_CANDIDATES", count)
+                monkeypatch.setattr(candidates, "CANDIDATES_PER_RESULT", 1)
                 question = "the weir_50 and gauge_52 of the sluice of a mill"
                 answers.append(await client.ask("docs", question, mode=mode, limit=limit))
             assert len(answers[0].results) == limit

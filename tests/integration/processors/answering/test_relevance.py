@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from events.models import Query
+from events.models import Query, QueryAnswer
 from processors.answering.fusion import Fused
 from processors.answering.relevance import RelevanceStep
 from processors.embedders.remote.circuit_breaker import CircuitOptions, CircuitState
@@ -31,7 +31,7 @@ from tests.support.rerank_server import (
     stall,
     status,
 )
-from tests.support.running import headrace
+from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually, patience
 
 MODEL = "cohere/rerank-v3.5"
@@ -210,33 +210,51 @@ async def test_an_answer_is_reranked_and_its_cost_entered(
         await running.change("b.md", "Where is the weir? A weir beside a weir.")
         question = "where is the river wide"
         plain = await running.client.ask("docs", question, rerank=False)
-        assert [result.citation.uri for result in plain.results] == ["a.md", "b.md"]
+        assert _uris(plain) == ["a.md", "b.md"]
         assert server.requests == []
         answer = await running.client.ask("docs", question, explain=True)
-        assert [result.citation.uri for result in answer.results] == ["b.md", "a.md"]
+        assert _uris(answer) == ["b.md", "a.md"]
         assert [result.scores.reranked for result in answer.results] == [0.9, 0.1]
         assert "relevance 0.900" in str(answer.results[0].explanation)
         assert "rerank" in answer.timings_ms
         nothing = await running.client.ask("docs", question, min_relevance=0.95)
         assert (nothing.results, nothing.weak) == ((), True)
         fitting = await running.client.ask("docs", question, min_relevance=0.5)
-        assert ([result.citation.uri for result in fitting.results], fitting.weak) == (
-            ["b.md"],
-            False,
-        )
+        assert (_uris(fitting), fitting.weak) == (["b.md"], False)
         server.faults.append(status(400))
         degraded = await running.client.ask("docs", question)
         assert degraded.degraded == ("rerank",)
-        assert [result.citation.uri for result in degraded.results] == ["a.md", "b.md"]
+        assert _uris(degraded) == ["a.md", "b.md"]
         assert metrics.snapshot()["headrace_reranks_total{outcome=reranked}"] >= 3
 
         async def entered() -> bool:
             return [cost.requests for cost in await costs(worker)] == [3]
 
         await eventually(entered, "the costs are entered")
-    [cost] = await costs(worker)
-    assert (cost.model, cost.purpose, cost.changes) == (MODEL, "rerank", 0)
-    assert cost.cost_usd == pytest.approx(3 * 0.002)
+        [cost] = await costs(worker)
+        assert (cost.model, cost.purpose, cost.changes) == (MODEL, "rerank", 0)
+        assert cost.cost_usd == pytest.approx(3 * 0.002)
+        await _check_sections(running, server, question)
+
+
+async def _check_sections(running: Headrace, server: RerankServer, question: str) -> None:
+    """Relevance orders each section, and the section of the best result comes first."""
+    await running.change("c.py", "def wide():\n    return 'the river is wide at the reeds'\n")
+    await running.change("d.py", "def river():\n    return 'a weir'\n")
+    fused = await running.client.ask("docs", question, sections=True, rerank=False)
+    answer = await running.client.ask("docs", question, sections=True)
+    assert _uris(answer) == ["b.md", "a.md", "d.py", "c.py"]
+    assert [result.section for result in answer.results] == ["documents"] * 2 + ["code"] * 2
+    assert _uris(answer) != _uris(fused)
+    fitting = await running.client.ask("docs", question, sections=True, min_relevance=0.5)
+    assert _uris(fitting) == ["b.md", "d.py"]
+    server.faults.append(status(400))
+    degraded = await running.client.ask("docs", question, sections=True)
+    assert (degraded.degraded, _uris(degraded)) == (("rerank",), _uris(fused))
+
+
+def _uris(answer: QueryAnswer) -> list[str]:
+    return [result.citation.uri for result in answer.results]
 
 
 async def test_a_worker_needs_the_key_of_its_reranker(
