@@ -47,6 +47,10 @@ _DOCSTRING = re.compile(r"(\"{3}|'{3})(.+?)(?:\n\s*\n|\1|\Z)", re.DOTALL)
 _COMMENTS = re.compile(
     r"(?:^[ \t]*(?://[/!]?|/\*+|(?:#|\*|--)(?=[ \t]))[ \t]*\w.*(?:\n|\Z))+", re.MULTILINE
 )
+_QUOTES = ('"""', "'''")
+_MARKS_OF_COMMENTS = ("//", "#", "*", "--")
+"""A search for these takes a fraction of the time of the regular expressions."""
+
 _COMMENT_MARKS = re.compile(r"^[ \t]*[/#*!-]+", re.MULTILINE)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
@@ -68,10 +72,12 @@ def documentation_of(text: str) -> str:
 
     Returns '' if it has neither.
     """
-    docstring = _DOCSTRING.search(text)
+    quotes = [at for mark in _QUOTES if (at := text.find(mark)) >= 0]
+    docstring = _DOCSTRING.search(text, min(quotes)) if quotes else None
     if docstring is not None:
         return docstring[2].strip()
-    comments = _COMMENTS.search(text)
+    may_have_comments = any(mark in text for mark in _MARKS_OF_COMMENTS)
+    comments = _COMMENTS.search(text) if may_have_comments else None
     return "" if comments is None else _COMMENT_MARKS.sub("", comments[0]).strip()
 
 

@@ -206,13 +206,19 @@ def _words_of_name(symbol: str | None) -> _NameWords:
     names = symbols_of(symbol)
     if len(names) != 1:
         return _NO_WORDS
-    owners = owners_of(names[0])
-    own = names[0].removeprefix(owners[-1][1]) if owners else names[0]
-    return _NameWords(_words_of(names[0]), _words_of(own))
+    owner, prefix = next(reversed(owners_of(names[0])), ("", ""))
+    own = _words_of_part(names[0].removeprefix(prefix))
+    return _NameWords(_words_of_part(owner) | own, own)
+
+
+@lru_cache(_MOST_CACHED)
+def _words_of_part(name: str) -> frozenset[str]:
+    """Words of a part of a name; a class is a part of the names of all its methods."""
+    return _words_of(name)
 
 
 def _words_of(text: str) -> frozenset[str]:
-    return frozenset(term for term in terms(text) if not term.startswith(EXACT))
+    return frozenset([term for term in terms(text) if not term.startswith(EXACT)])
 
 
 @lru_cache(_MOST_CACHED)

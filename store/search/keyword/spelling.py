@@ -17,13 +17,14 @@ import numpy.typing as npt
 from store.postgres.named_queries import named
 from store.search.keyword.tokenizer import MAX_LENGTH, MIN_LENGTH
 
-__all__ = ["allowed_edits", "edit_distances", "nearest"]
+__all__ = ["allowed_edits", "edit_distances", "near_words", "nearest"]
 
 TWO_EDITS_FROM = 8
 """Words from this length may differ by two edits, shorter ones by one."""
 
 MAX_NEAREST = 8
 _MAX_UNSORTED_ROWS = 256
+_BIT_OF_LETTER = 63
 _QUERIES = named("keyword")
 
 
@@ -47,7 +48,7 @@ async def nearest(connection: asyncpg.Connection, generation_id: int, term: str)
         _QUERIES["read_vocabulary"], generation_id, lengths, _MAX_UNSORTED_ROWS
     )
     words = _by_length(rows, frozenset(lengths))
-    near = [pair for text in words.values() for pair in _near(text, term, edits)]
+    near = [pair for text in words.values() for pair in near_words(text, term, edits)]
     best = min((distance for distance, _ in near), default=0)
     return sorted({word for distance, word in near if distance == best})[:MAX_NEAREST]
 
@@ -68,15 +69,37 @@ def _by_length(rows: Iterable[Mapping[str, object]], lengths: frozenset[int]) ->
     return {length: "\n".join(parts) + "\n" for length, parts in texts.items()}
 
 
-def _near(text: str, term: str, edits: int) -> list[tuple[int, str]]:
-    """Words of ``text`` (all of one length) within ``edits`` of the term, with their distances."""
+def near_words(text: str, term: str, edits: int) -> list[tuple[int, str]]:
+    """Words of ``text`` within ``edits`` of the term, each with its distance before it.
+
+    A line feed ends each word of the text, and all have the same length.
+    """
     width = text.index("\n") + 1
     matrix = np.frombuffer(text.encode("utf-32-le"), np.uint32).reshape(-1, width)[:, :-1]
-    distances = edit_distances(matrix, term)
+    rows = np.flatnonzero(_may_be_near(matrix, term, edits))
+    distances = edit_distances(matrix[rows], term)
+    is_near = distances <= edits
     return [
-        (int(distances[row]), text[row * width : (row + 1) * width - 1])
-        for row in np.flatnonzero(distances <= edits).tolist()
+        (distance, text[row * width : (row + 1) * width - 1])
+        for row, distance in zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
     ]
+
+
+def _may_be_near(words: npt.NDArray[np.uint32], term: str, edits: int) -> npt.NDArray[np.bool_]:
+    """Return for each row of code points whether few letters are in it or in the term alone.
+
+    An edit takes at most one letter out of either set. Letters share the bits of 64, which can only
+    hide a difference. It takes a fiftieth of the time of the distances, and few words remain.
+    """
+    bits = np.left_shift(np.uint64(1), (words & _BIT_OF_LETTER).astype(np.uint64))
+    letters = np.bitwise_or.reduce(np.ascontiguousarray(bits.T), axis=0)
+    own = np.uint64(0)
+    for letter in term:
+        own |= np.uint64(1 << (ord(letter) & _BIT_OF_LETTER))
+    foreign = np.bitwise_count(letters & ~own)
+    missing = np.bitwise_count(own & ~letters)
+    is_near: npt.NDArray[np.bool_] = (foreign <= edits) & (missing <= edits)
+    return is_near
 
 
 def edit_distances(words: npt.NDArray[np.uint32], term: str) -> npt.NDArray[np.uint8]:

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from store.search.keyword.spelling import allowed_edits, edit_distances
+from store.search.keyword.spelling import allowed_edits, edit_distances, near_words
 from store.search.keyword.tokenizer import words_of_piece
 
 
@@ -27,6 +27,18 @@ def test_distances_of_many_words_at_once() -> None:
         term = "".join(rng.choices("abcä", k=7))
         matrix = np.array([[ord(letter) for letter in word] for word in words], np.uint32)
         assert edit_distances(matrix, term).tolist() == [distance(word, term) for word in words]
+
+
+def test_near_words_are_those_within_the_edits() -> None:
+    """No near word is left out, also where two letters differ by a multiple of 64."""
+    rng = random.Random(5)
+    for width in (4, 5, 6):
+        words = ["".join(rng.choices("wei\u0177", k=width)) for _ in range(300)]
+        distances = [(distance(word, "weiwe"), word) for word in words]
+        for edits in (1, 2):
+            expected = [pair for pair in distances if pair[0] <= edits]
+            assert 0 < len(expected) < len(words)
+            assert near_words("\n".join(words) + "\n", "weiwe", edits) == expected
 
 
 @pytest.mark.parametrize(
