@@ -223,7 +223,8 @@ exists (
 -- name: among
 -- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
 -- ``is_bare``: the chunk has no vector yet. The tables that show it are left out if they are empty.
--- ``beginning`` is that of a chunk of one unit of code, if it is in $3: to read texts takes time.
+-- ``beginning`` is that of a chunk of one unit of code, if it is in $3: to read texts takes time. The
+-- arrays travel as texts, since the driver examines each element of an array.
 select
     c.id,
     c.document_id,
@@ -239,13 +240,16 @@ select
     {is_bare} as is_bare,
     passing.uri,
     case
-        when c.id = any ($3::bigint[]) and passing.kind = 'code' and strpos(c.symbol, ', ') = 0
+        when
+            c.id = any ((select $3::text::bigint[])::bigint[])
+            and passing.kind = 'code'
+            and strpos(c.symbol, ', ') = 0
         then left(c.content, 1000)
         else ''
     end as beginning,
     passing.kind = 'code' as in_code
 from (
-    select * from chunks c where c.generation_id = $1 and c.id = any ($2::bigint[]) offset 0
+    select * from chunks c where c.generation_id = $1 and c.id = any ((select $2::text::bigint[])::bigint[]) offset 0
 ) c
 cross join lateral (
     select d.kind, d.uri

@@ -123,7 +123,8 @@ class Visibility:
         bare = {name: _QUERIES[name] for name in ("is_bare", "without_vectors")}
         if self.is_covered:
             bare = {"is_bare": "false", "without_vectors": ""}
-        rows = await self._fetch(connection, "among", chunk_ids, described, **bare)
+        ids = map(_array, (chunk_ids, described))
+        rows = await self._fetch(connection, "among", *ids, **bare)
         return {row[0]: ChunkPlace(*row[1:]) for row in rows}
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
@@ -183,6 +184,11 @@ class Visibility:
             yield "no_texts", (list(map(phrase_expression, filters.without)),)
         if filters.symbols:
             yield "symbols", (_defining(filters.symbols),)
+
+
+def _array(chunk_ids: Sequence[int]) -> str:
+    """Array of Postgres as a text."""
+    return f"{{{','.join(map(str, chunk_ids))}}}"
 
 
 def _any_of(expressions: Iterable[str]) -> str:
