@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from events.models import (
+    Event,
     Problem,
     Query,
     QueryAnswer,
@@ -235,7 +236,7 @@ class Asker:
 
     def _deliver(self, entry: Entry) -> None:
         try:
-            reply = parse_event(entry.fields.get(b"event", b""))
+            reply = _parsed(entry.fields.get(b"event", b""))
         except MalformedEvent as error:
             log.warning("replies.malformed: entry %s: %s", entry.id, error)
             return
@@ -244,6 +245,18 @@ class Asker:
             if waiting is not None and not waiting.done():
                 _record(reply)
                 waiting.set_result(reply)
+
+
+def _parsed(raw: bytes) -> Event:
+    """Parse a reply; nearly every one is an answer, whose type need not be read beforehand.
+
+    Raises:
+        MalformedEvent: it is not an event.
+    """
+    try:
+        return QueryAnswered.from_bytes(raw)
+    except MalformedEvent:
+        return parse_event(raw)
 
 
 def _record(reply: _Reply) -> None:
