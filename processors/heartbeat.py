@@ -29,6 +29,9 @@ __all__ = ["BEAT_EVERY", "HeartbeatSender", "WorkerState"]
 log = structlog.get_logger(__name__)
 
 BEAT_EVERY = timedelta(seconds=2)
+IDLE_BEAT_EVERY = timedelta(seconds=4)
+"""The same for a worker with nothing in flight; ``status`` warns of one after ten seconds."""
+
 _FORGET_EVERY_BEATS = 30
 
 
@@ -114,7 +117,7 @@ class HeartbeatSender:
                 if beats % _FORGET_EVERY_BEATS == 0:
                     await self._try(self._heartbeats.forget)
                 beats += 1
-                await wait_for_tick(stop, BEAT_EVERY)
+                await wait_for_tick(stop, BEAT_EVERY if self._was_busy else IDLE_BEAT_EVERY)
         finally:
             watching.cancel()
         await self._try(lambda: self._heartbeats.leave(self._name))

@@ -92,7 +92,7 @@ async def run_worker(
         tasks.start("schema", services.schema_watch.run(stop))
         tasks.start("deployment", services.deployment_watch.run(stop))
         if "indexer" in only:
-            tasks.start("maintenance", services.maintenance.run(stop))
+            tasks.start("maintenance", services.maintenance.run(stop, count))
             tasks.start("trimming of judgements", _trim(services.trim_judged, stop, count))
         if "embedder" in only:
             requests = services.vector_requests

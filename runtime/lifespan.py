@@ -96,7 +96,7 @@ class IdlePace:
     async def pause(self, stop: asyncio.Event) -> None:
         """Wait for the time of the next run, or until ``stop`` is set."""
         for _ in range(_SLOWER):
-            if await wait_or_stop(stop, self._every) or self._is_active():
+            if await wait_for_tick(stop, self._every) or self._is_active():
                 return
 
     def _is_active(self) -> bool:

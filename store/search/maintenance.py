@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 import asyncpg
 import structlog
 
-from runtime.lifespan import wait_for_tick
+from runtime.lifespan import IdlePace, wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.connection import WriteConflict
@@ -80,15 +81,19 @@ class Maintenance:
         self._sweeps = DueProjects(database, Task.SWEEP)
         self._rounds = DueProjects(database, *(task for task in Task if task != Task.SEGMENTS))
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event, count: Callable[[], int] = lambda: 0) -> None:
         """Run until ``stop`` is set; failures are logged, and retried later.
 
-        A vector index can take minutes to build; segments continue to be merged during that time.
+        While the ``count`` of the events of this process has not changed for a minute, it looks for
+        due projects every ten intervals: other writers, such as a purge, are in no hurry. A vector
+        index can take minutes to build; segments continue to be merged during that time.
         """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat(self._keep_keywords, stop, self._interval))
-            tasks.create_task(self._repeat(self._keep_vectors, stop, self._interval))
-            tasks.create_task(self._repeat(self._rounds.begin_round, stop, _ROUND_INTERVAL))
+            for work in (self._keep_keywords, self._keep_vectors):
+                pace = IdlePace(self._interval, count)
+                tasks.create_task(self._repeat(work, stop, pace.pause))
+            pause = partial(wait_for_tick, interval=_ROUND_INTERVAL)
+            tasks.create_task(self._repeat(self._rounds.begin_round, stop, pause))
 
     async def run_once(self) -> None:
         """Maintain every project, due or not; a failure in one does not affect the others.
@@ -112,14 +117,17 @@ class Maintenance:
             raise ExceptionGroup("maintenance failed", failures)
 
     async def _repeat(
-        self, work: Callable[[], Awaitable[None]], stop: asyncio.Event, interval: timedelta
+        self,
+        work: Callable[[], Awaitable[None]],
+        stop: asyncio.Event,
+        pause: Callable[[asyncio.Event], Awaitable[object]],
     ) -> None:
         while not stop.is_set():
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - failed maintenance must not end the worker
                 log.warning("maintenance.failed", error=repr(error))
-            await wait_for_tick(stop, interval)
+            await pause(stop)
 
     async def _keep_keywords(self) -> None:
         due = await self._due_keywords.take()
