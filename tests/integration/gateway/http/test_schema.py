@@ -17,11 +17,8 @@ from urllib.parse import quote
 import httpx2
 import jsonschema_rs
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
-from schemathesis.core.result import Ok
-from schemathesis.generation import GenerationMode
 
 from gateway.auth.callers import Right
 from gateway.http.openapi import ROUTES, Operation, operations
@@ -167,6 +164,11 @@ def _content(arguments: dict[str, Any]) -> bytes | None:
 @pytest.mark.timeout(180)
 async def test_no_generated_request_breaks_the_gateway(served: Gateway) -> None:
     """Valid and invalid data for every route, with every right and with none."""
+    # not at the top: each test process collects every module, and only one of them runs this
+    import schemathesis
+    from schemathesis.core.result import Ok
+    from schemathesis.generation import GenerationMode
+
     document = await document_of(served)
     described = {operation.name: operation for operation in operations(document)}
     schema = schemathesis.openapi.from_dict(document)

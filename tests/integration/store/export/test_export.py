@@ -1,16 +1,19 @@
-"""Export of a generation as Parquet, and its loading into Qdrant in its local mode."""
+"""Export of a generation as Parquet, and its loading into Qdrant in its local mode.
+
+Tests import the client of Qdrant themselves: it takes seconds, and each test process of a run
+collects every module.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from qdrant_client import QdrantClient, models
 
 from runtime.errors import NotFound, Unavailable, UsageError
 from store.export import parquet, qdrant
@@ -19,6 +22,9 @@ from store.export.snapshot import ExportSnapshot
 from store.postgres.pool import EVERY_AGENT, Database
 from store.store import Store
 from tests.support.writes import MODEL, add_generation, chunk_write, document_write, vector_of
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
 
 NAME = qdrant.vector_name(MODEL)
 VECTORS = """
@@ -206,6 +212,8 @@ async def test_qdrant_has_the_ids_vectors_and_payload_of_the_export(
 
 
 def _ids(client: QdrantClient, field: str, value: str) -> set[Any]:
+    from qdrant_client import models
+
     condition = models.FieldCondition(key=field, match=models.MatchValue(value=value))
     points, _ = client.scroll("alpha", models.Filter(must=[condition]), limit=100)
     return {point.id for point in points}
@@ -215,6 +223,8 @@ async def test_a_collection_of_other_data_is_refused(
     filled: Store, worker: Database, tmp_path: Path
 ) -> None:
     """Other vectors, other points and a directory without an export are told apart."""
+    from qdrant_client import models
+
     directory = tmp_path / "out"
     await export(worker, filled, directory)
     client = qdrant.connect(":memory:")

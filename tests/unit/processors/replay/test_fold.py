@@ -191,8 +191,11 @@ def test_the_content_hash_is_known_without_the_content() -> None:
 
 
 def test_a_document_takes_less_than_200_bytes() -> None:
-    """The fold of 100,000 documents, with marks, has room for millions of them in memory."""
-    documents = 100_000
+    """The fold has room for millions of documents with marks in memory.
+
+    Its table of rows doubles at 10,923 documents, and is then emptier than at any other number.
+    """
+    documents = 11_000
     data = DocumentChange(
         project="docs",
         uri="a",
