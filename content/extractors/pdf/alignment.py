@@ -14,13 +14,9 @@ from content.extractors.pdf.cells import Cell, Table
 from content.extractors.pdf.rows import (
     Row,
     Segment,
-    bounds,
     in_lines,
-    is_tall,
     numbers_in,
     rows_of,
-    segments_of,
-    text_of,
 )
 from content.extractors.pdf.words import Word
 
@@ -54,7 +50,7 @@ def align(rows: Sequence[Row], page_count: int, *, are_ruled: bool = False) -> T
 
     Rows of several lines that are not ``are_ruled`` may also be items of a list.
     """
-    divided = [segments_of(row) for row in rows]
+    divided = [row.segments for row in rows]
     if not _has_short_segments(divided):
         return None
     columns = _Columns(divided)
@@ -108,7 +104,7 @@ def _letters(segment: Segment) -> int:
 
 
 def _line_count(segment: Segment) -> int:
-    return len(rows_of(segment)) if is_tall(segment) else 1
+    return len(rows_of(segment)) if segment.is_tall else 1
 
 
 class _Columns:
@@ -125,13 +121,13 @@ class _Columns:
     def _fill(self, row: int, segments: Sequence[Segment]) -> None:
         content: dict[tuple[int, int], list[Word]] = defaultdict(list)
         for segment in segments:
-            left, right = bounds(segment)
+            left, right = segment.edges
             first = bisect_left(self._gaps, left + 1)
             last = max(first, bisect_left(self._gaps, right - 1))
             if first == last:
                 self._alone[first].append(segment)
                 content[first, first] += segment
-            elif len(segment) > 1 and len(self._divided) > 3 and row > 1 and not is_tall(segment):
+            elif len(segment) > 1 and len(self._divided) > 3 and row > 1 and not segment.is_tall:
                 # columns that nearly touch: below the header, no cell covers several
                 for word in segment:
                     column = bisect_left(self._gaps, word.center)
@@ -168,18 +164,17 @@ class _Columns:
         ]
         if len(filled) != 2:
             return False
-        marks = sum(_MARK.fullmatch(text_of(segment)) is not None for segment in filled[0])
+        marks = sum(_MARK.fullmatch(segment.text) is not None for segment in filled[0])
         return 2 * marks > len(filled[0]) or (self._are_tall() and _is_long(filled[1]))
 
     def _are_tall(self) -> bool:
-        return any(is_tall(segment) for segments in self._divided for segment in segments)
+        return any(segment.is_tall for segments in self._divided for segment in segments)
 
     def is_index(self) -> bool:
         """Test whether each column lists terms with pages, as the index of a book does."""
         columns = [segments for segments in self._alone.values() if len(segments) >= _FEWEST_ROWS]
         return all(
-            2 * sum(_TERM.search(text_of(segment)) is not None for segment in segments)
-            > len(segments)
+            2 * sum(_TERM.search(segment.text) is not None for segment in segments) > len(segments)
             for segments in columns
         )
 
@@ -209,7 +204,7 @@ class _Gap(NamedTuple):
 
 def _gaps(divided: Sequence[Sequence[Segment]]) -> list[float]:
     """Middles of the gaps between columns, from the left."""
-    edges_of = [bounds(segment) for segments in divided for segment in segments]
+    edges_of = [segment.edges for segments in divided for segment in segments]
     lefts = sorted(left for left, _ in edges_of)
     rights = sorted(right for _, right in edges_of)
     edges = sorted({round(edge, 1) for edge in (*lefts, *rights)})
@@ -231,9 +226,9 @@ def _keeps_an_edge(segments: Sequence[Segment]) -> bool:
     if len(segments) < _FEWEST_ROWS:
         return False
     measures: tuple[Callable[[Segment], float], ...] = (
-        lambda segment: bounds(segment)[0],
-        lambda segment: bounds(segment)[1],
-        lambda segment: sum(bounds(segment)) / 2,
+        lambda segment: segment.edges[0],
+        lambda segment: segment.edges[1],
+        lambda segment: sum(segment.edges) / 2,
     )
     for measure in measures:
         positions = sorted(map(measure, segments))
@@ -247,7 +242,7 @@ def _keeps_an_edge(segments: Sequence[Segment]) -> bool:
 def _is_prose(segments: Sequence[Segment]) -> bool:
     if len(segments) < _FEWEST_ROWS:
         return False
-    edges = [bounds(segment) for segment in segments]
+    edges = [segment.edges for segment in segments]
     width = max(right for _, right in edges) - min(left for left, _ in edges)
     full = [
         segment

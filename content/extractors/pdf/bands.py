@@ -5,13 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from content.extractors.pdf.rows import (
-    Row,
-    box_of,
-    numbers_in,
-    rows_of,
-    segments_of,
-)
+from content.extractors.pdf.rows import Row, numbers_in, rows_of
 from content.extractors.pdf.words import united
 from content.rendition import Box
 
@@ -39,7 +33,7 @@ def bands_of(lines: Sequence[Row], rules: Iterable[float] = ()) -> list[Row]:
     bands: list[list[Row]] = []
     above: Box | None = None
     for line in lines:
-        box = box_of(line)
+        box = line.box
         margin = max(_WIDER_POINTS, _WIDER * line[0].measure)
         is_ruled = above is not None and _between(heights, line[0].middle, bands[-1][-1][0].middle)
         if above is not None and not is_ruled and above.bottom - box.top <= widest + margin:
@@ -56,9 +50,7 @@ def bands_of(lines: Sequence[Row], rules: Iterable[float] = ()) -> list[Row]:
 
 
 def _joined(band: Sequence[Row]) -> Row:
-    return sorted(
-        (word for line in band for word in line), key=lambda word: (word.left, word.number)
-    )
+    return Row.of(word for line in band for word in line)
 
 
 def _between(heights: Sequence[float], low: float, high: float) -> bool:
@@ -71,7 +63,7 @@ def _inner_gap(lines: Sequence[Row]) -> float:
     gaps: list[float] = []
     above: list[Box] = []
     for line in lines:
-        boxes = [box_of(segment) for segment in segments_of(line)]
+        boxes = [segment.box for segment in line.segments]
         for box in boxes:
             nearest = next((other for other in above if _is_above(other, box)), None)
             gaps += () if nearest is None else (nearest.bottom - box.top,)
@@ -93,8 +85,8 @@ def _is_one_row(band: Sequence[Row], *, are_ruled: bool) -> bool:
         return True
     if len(band) > _MOST_LINES:
         return False
-    cells = segments_of(_joined(band))
-    if len(cells) < max(2, *(len(segments_of(line)) for line in band)):
+    cells = _joined(band).segments
+    if len(cells) < max(2, *(len(line.segments) for line in band)):
         return False
     columns = [rows_of(cell) for cell in cells]
     if any(numbers_in(lines) > 1 for lines in columns):

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from content.extractors.pdf.cells import Cell, Table
-from content.extractors.pdf.rows import Row, numbers_in, rows_of, segments_of
+from content.extractors.pdf.rows import Row, numbers_in, rows_of
 from content.extractors.pdf.rulings import Edge, joined_edges, near
 from content.extractors.pdf.words import Word
 
@@ -293,7 +293,7 @@ def framed_words(grid: Grid, words: Iterable[Word]) -> Sequence[Word]:
     parts: dict[tuple[int, int], list[Word]] = defaultdict(list)
     for root, own in content.items():
         rows = rows_of(own)
-        divided = sum(len(segments_of(row)) > 1 for row in rows)
+        divided = sum(row.is_divided for row in rows)
         if divided >= _FEWEST_DIVIDED and divided >= _DIVIDED_SHARE * len(rows):
             framing += len(own)
         parts[areas[root].first_column, areas[root].last_column] += own

@@ -19,12 +19,16 @@ MOST_PATHS = 20_000
 MOST_EDGES = 20_000
 _DEEPEST_FORM = 3
 _THIN = 3.0  # points: a path that is thinner is a line
+_SMALL = 5.9  # points: no edge of a path that is no larger is long enough
 _SHORTEST_ACROSS = 8.0  # points
 _SHORTEST_DOWN = 6.0  # points
 _LEVEL = 1.0  # points that the ends of a straight edge may differ by
 _MOST_SEGMENTS = 400  # of one path: drawings have more, and are not ruled
 _COLLINEAR = 2.0  # points
 _BROKEN = 4.0  # points between two parts of one edge
+
+
+_Point = tuple[float, float]
 
 
 class Edge(NamedTuple):
@@ -60,7 +64,12 @@ class _Transform(NamedTuple):
     e: float = 0.0
     f: float = 0.0
 
-    def point(self, x: float, y: float) -> tuple[float, float]:
+    @property
+    def is_upright(self) -> bool:
+        """True if it leaves horizontal and vertical lines so."""
+        return self.b == self.c == 0
+
+    def point(self, x: float, y: float) -> _Point:
         return self.a * x + self.c * y + self.e, self.b * x + self.d * y + self.f
 
     def after(self, inner: _Transform) -> _Transform:
@@ -91,6 +100,7 @@ class _Reader:
         self._quarters = quarters
         self._bounds = tuple(ctypes.c_float() for _ in range(4))
         self._matrix = pdfium.FS_MATRIX()
+        self._x, self._y = ctypes.c_float(), ctypes.c_float()
 
     def read(self, objects: Iterable[Any], transform: _Transform, depth: int) -> None:
         """Collect the edges of the objects, and of those inside forms among them."""
@@ -127,45 +137,49 @@ class _Reader:
             if max(width, height) > _THIN:
                 self._add(start, end, _THIN)
             return
+        if width <= _SMALL and height <= _SMALL and transform.is_upright:
+            return
         count = pdfium.FPDFPath_CountSegments(item)
         if 2 <= count <= _MOST_SEGMENTS:
             placed = transform.after(self._transform(item))
-            for first, last in _straight_parts(item, count):
+            for first, last in self._straight_parts(item, count):
                 self._add(placed.point(*first), placed.point(*last), _LEVEL)
 
-    def _add(self, start: tuple[float, float], end: tuple[float, float], level: float) -> None:
+    def _straight_parts(self, path: Any, count: int) -> Iterator[tuple[_Point, _Point]]:
+        """Yield the ends of a path's straight segments, in the path's own coordinates."""
+        x, y = self._x, self._y
+        start: _Point | None = None
+        previous: _Point | None = None
+        for index in range(count):
+            segment = pdfium.FPDFPath_GetPathSegment(path, index)
+            if not pdfium.FPDFPathSegment_GetPoint(segment, x, y):
+                continue
+            point = (x.value, y.value)
+            kind = pdfium.FPDFPathSegment_GetType(segment)
+            if kind == pdfium.FPDF_SEGMENT_MOVETO:
+                start = point
+            elif kind == pdfium.FPDF_SEGMENT_LINETO and previous is not None:
+                yield previous, point
+            previous = point
+            if pdfium.FPDFPathSegment_GetClose(segment) and start is not None:
+                yield point, start
+                previous = start
+
+    def _add(self, start: _Point, end: _Point, level: float) -> None:
         """Keep the edge between two points if it is horizontal or vertical, and long enough."""
-        left, right = sorted((start[0], end[0]))
-        bottom, top = sorted((start[1], end[1]))
-        left, bottom, right, top = turned(Box(left, bottom, right, top), self._quarters)
+        (left, bottom), (right, top) = start, end
+        if abs(right - left) > level and abs(top - bottom) > level:
+            return
+        if left > right:
+            left, right = right, left
+        if bottom > top:
+            bottom, top = top, bottom
+        if self._quarters:
+            left, bottom, right, top = turned(Box(left, bottom, right, top), self._quarters)
         if top - bottom <= level and right - left > _SHORTEST_ACROSS:
             self._rulings.across.append(Edge((bottom + top) / 2, left, right))
         elif right - left <= level and top - bottom > _SHORTEST_DOWN:
             self._rulings.down.append(Edge((left + right) / 2, bottom, top))
-
-
-_Point = tuple[float, float]
-
-
-def _straight_parts(path: Any, count: int) -> Iterator[tuple[_Point, _Point]]:
-    """Yield the ends of a path's straight segments, in the path's own coordinates."""
-    x, y = ctypes.c_float(), ctypes.c_float()
-    start: _Point | None = None
-    previous: _Point | None = None
-    for index in range(count):
-        segment = pdfium.FPDFPath_GetPathSegment(path, index)
-        if not pdfium.FPDFPathSegment_GetPoint(segment, x, y):
-            continue
-        point = (x.value, y.value)
-        kind = pdfium.FPDFPathSegment_GetType(segment)
-        if kind == pdfium.FPDF_SEGMENT_MOVETO:
-            start = point
-        elif kind == pdfium.FPDF_SEGMENT_LINETO and previous is not None:
-            yield previous, point
-        previous = point
-        if pdfium.FPDFPathSegment_GetClose(segment) and start is not None:
-            yield point, start
-            previous = start
 
 
 def joined_edges(edges: Iterable[Edge]) -> list[Edge]:

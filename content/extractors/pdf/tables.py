@@ -9,7 +9,7 @@ from content.extractors.pdf.alignment import align
 from content.extractors.pdf.bands import FEWEST_RULES, bands_of
 from content.extractors.pdf.cells import Table
 from content.extractors.pdf.grids import Grid, fill_grid, find_grids, framed_words
-from content.extractors.pdf.rows import Row, box_of, is_tall, rows_of, segments_of
+from content.extractors.pdf.rows import Row, box_of, rows_of
 from content.extractors.pdf.rulings import Edge, Rulings, joined_edges
 from content.extractors.pdf.words import Word
 
@@ -86,23 +86,26 @@ class _Search:
             words = [*self._head(top, inside), *inside]
             self.keep(self._aligned(words, [rule.at for rule in rules]))
 
-    def _head(self, bottom: float, inside: Sequence[Word]) -> Row:
+    def _head(self, bottom: float, inside: Sequence[Word]) -> Sequence[Word]:
         """Return the line right above the highest rule, if it is divided as a table's head is."""
-        left, right = box_of(inside).left - _OVERHANG, box_of(inside).right + _OVERHANG
+        around = box_of(inside)
+        left, right = around.left - _OVERHANG, around.right + _OVERHANG
         size = inside[0].measure
         above = [
             word for word in self.words if bottom < word.middle < bottom + _HIGHEST_HEAD * size
         ]
-        line = rows_of(above)[-1] if above else ()
+        if not above:
+            return ()
+        line = rows_of(above)[-1]
         within = all(left <= word.center <= right for word in line)
-        return line if line and within and len(segments_of(line)) > 1 else ()
+        return line if within and line.is_divided else ()
 
     def _aligned(self, words: Sequence[Word], rules: Sequence[float] = ()) -> Table | None:
         """Return the table of some words: with rows of several lines, else by line."""
         lines = rows_of(words)
         bands = bands_of(lines, rules)
         are_ruled = len(rules) >= FEWEST_RULES
-        if any(map(is_tall, bands)):
+        if any(band.is_tall for band in bands):
             table = align(bands, self._page_count, are_ruled=are_ruled)
         else:
             table = None
@@ -111,20 +114,22 @@ class _Search:
     def by_alignment(self) -> None:
         """Find tables in consecutive rows that are divided by gaps."""
         lines = rows_of(self.words)
-        if sum(len(segments_of(line)) > 1 for line in lines) < _FEWEST_DIVIDED:
+        if sum(line.is_divided for line in lines) < _FEWEST_DIVIDED:
             return
         bands = bands_of(lines)
         if len(bands) < len(lines):
+            words = self.words
             for run in _runs(bands):
-                if any(map(is_tall, run)):
+                if any(row.is_tall for row in run):
                     self._end(run)
-            lines = rows_of(self.words)
+            if self.words is not words:
+                lines = rows_of(self.words)
         for run in _runs(lines):
             self._end(run)
 
     def _end(self, run: Sequence[Row]) -> None:
         """Keep the rows of a run if they are a table, without undivided rows at both ends."""
-        divided = [position for position, row in enumerate(run) if len(segments_of(row)) > 1]
+        divided = [position for position, row in enumerate(run) if row.is_divided]
         if not divided:
             return
         rows = run[divided[0] : divided[-1] + 1]
@@ -140,7 +145,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         if run and _gap(run[-1], row) > _PARAGRAPH_GAP * max(row[0].size, 6.0):
             yield run
             run, captions = [], 0
-        if len(segments_of(row)) > 1:
+        if row.is_divided:
             run.append(row)
             captions = 0
         elif run and not captions and sum(len(word.text) for word in row) < _LONGEST_CAPTION:
@@ -153,6 +158,6 @@ def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _gap(above: Row, below: Row) -> float:
-    if is_tall(above) or is_tall(below):
-        return box_of(above).bottom - box_of(below).top
+    if above.is_tall or below.is_tall:
+        return above.box.bottom - below.box.top
     return above[0].bottom - below[0].top

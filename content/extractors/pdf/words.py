@@ -6,7 +6,7 @@ import ctypes
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite
 from typing import Any, NamedTuple
@@ -119,11 +119,20 @@ def read_words(handle: Any) -> WordsOfPage:
     for part in parts:
         turns[part.quarters] += len(part.text)
     quarters = min(turns, key=lambda turn: (-turns[turn], turn), default=0)
-    words = [_word(number, part, quarters) for number, part in enumerate(parts)]
+    if len(turns) < 2 and not quarters:
+        return WordsOfPage([_word(number, part) for number, part in enumerate(parts)])
+    words = [_turned_word(number, part, quarters) for number, part in enumerate(parts)]
     return WordsOfPage(words, quarters)
 
 
-def _word(number: int, part: _Part, quarters: int) -> Word:
+def _word(number: int, part: _Part) -> Word:
+    text, box, font_size, _, line, cut = part
+    left, bottom, right, top = box
+    size = round(top - bottom, 1)
+    return Word(number, text, left, bottom, right, top, size, font_size or size, line, cut)
+
+
+def _turned_word(number: int, part: _Part, quarters: int) -> Word:
     box = turned(part.box, quarters)
     aside = part.quarters != quarters
     # type that runs up or down a page is as high as its box is wide
@@ -180,19 +189,24 @@ class _Reader:
     def parts(self) -> Iterator[_Part]:
         """Yield words, and the parts of words that a line's end cuts, in content order."""
         text = self._text
+        has_marks = _HYPHEN.search(text) is not None
         line = quarters = position = 0
         for match in _WORD.finditer(text):
-            breaks = text.count("\n", position, match.start())
+            start, end = match.span()
+            breaks = text.count("\n", position, start)
             line += breaks
             if breaks or position == 0:
-                quarters = self._quarters(match.start())
-            position = match.end()
-            for start, end, cut in self._spans(*match.span()):
-                for first, last, box in self._runs(start, end, quarters):
-                    letters = cleaned(text[first:last])
+                quarters = self._quarters(start)
+            position = end
+            spans = self._spans(start, end) if has_marks else ((start, end, False),)
+            for first, last, cut in spans:
+                for left, right, box in self._runs(first, last, quarters):
+                    letters = text[left:right]
+                    if not (letters.isascii() and letters.isprintable()):
+                        letters = cleaned(letters)
                     if letters:
-                        size = self._font_size(first)
-                        is_cut = cut and last == end
+                        size = self._font_size(left)
+                        is_cut = cut and right == last
                         yield _Part(letters, box, size, quarters, line, is_cut)
                 line += cut
 
@@ -210,24 +224,29 @@ class _Reader:
             spans.append((start, end, False))
         return spans
 
-    def _runs(self, start: int, end: int, quarters: int) -> Iterator[tuple[int, int, Box]]:
-        """Yield the runs of a word whose characters stand side by side, with their boxes.
+    def _runs(self, start: int, end: int, quarters: int) -> Iterable[tuple[int, int, Box]]:
+        """Return the runs of a word whose characters stand side by side, with their boxes.
 
         pdfium leaves out the space between characters of two cells, and sometimes of two lines.
         """
         first = self._character_box(start)
         if end - start == 1:
-            yield start, end, first
-            return
+            return ((start, end, first),)
         box = united(first, self._character_box(end - 1))
+        left, bottom, right, top = box
         height = max(first.top - first.bottom, 1.0)
         is_compact = (
-            box.top - box.bottom < _HIGHEST_WORD * height
-            and box.right - box.left < _WIDEST_CHARACTER * height * (end - start)
+            top - bottom < _HIGHEST_WORD * height
+            and right - left < _WIDEST_CHARACTER * height * (end - start)
         )
         if quarters % 2 == 1 or is_compact:
-            yield start, end, box
-            return
+            return ((start, end, box),)
+        return self._divided(start, end, first, height)
+
+    def _divided(
+        self, start: int, end: int, first: Box, height: float
+    ) -> Iterator[tuple[int, int, Box]]:
+        """Yield the runs of a word that is too wide or too high, see ``_runs``."""
         begin, box = start, first
         for index in range(start + 1, end):
             following = self._character_box(index)
@@ -263,11 +282,13 @@ class _Reader:
         rect = self._loose
         if pdfium.FPDFText_GetLooseCharBox(self._handle, index, rect):
             box = upright(rect.left, rect.bottom, rect.right, rect.top)
-            if box.right - box.left > _SMALLEST and box.top - box.bottom > _SMALLEST:
+            left, bottom, right, top = box
+            if right - left > _SMALLEST and top - bottom > _SMALLEST:
                 return box
-        left, right, bottom, top = self._edges
-        if pdfium.FPDFText_GetCharBox(self._handle, index, left, right, bottom, top):
-            return upright(left.value, bottom.value, right.value, top.value)
+        edges = self._edges
+        if pdfium.FPDFText_GetCharBox(self._handle, index, *edges):
+            left, right, bottom, top = (edge.value for edge in edges)
+            return upright(left, bottom, right, top)
         return _NOWHERE
 
 
@@ -302,11 +323,13 @@ def _letters(ligatures: re.Match[str]) -> str:
 
 def united(first: Box, second: Box) -> Box:
     """Return the smallest box around two boxes."""
+    left, bottom, right, top = first
+    other_left, other_bottom, other_right, other_top = second
     return Box(
-        min(first.left, second.left),
-        min(first.bottom, second.bottom),
-        max(first.right, second.right),
-        max(first.top, second.top),
+        min(left, other_left),
+        min(bottom, other_bottom),
+        max(right, other_right),
+        max(top, other_top),
     )
 
 
