@@ -1,6 +1,7 @@
 """Stream names, group names and key names, built here and nowhere else; positions in the log.
 
-Keys that are used by one script share a hash tag, so that the same code runs on a Redis Cluster::
+Keys that are used by one script share a hash tag, so that the same code runs on a Redis Cluster.
+Those of partition 1 and above have a number in it that spreads them (``events.partitions``)::
 
     headrace:{document.0}:changed.live    topic document.changed.live, partition 0
     headrace:{document.0}:changed.bulk
@@ -10,6 +11,7 @@ Keys that are used by one script share a hash tag, so that the same code runs on
     headrace:{document.0}:chunked.bulk
     headrace:{document.0}:outcome         document.indexed, document.embedded, document.rejected
     headrace:{document.0}:trimmed         number of changes trimmed from each lane's stream
+    headrace:{document.0}:partitions      number of partitions by which publishers must choose
     headrace:{query.0}:requested
     headrace:{query.0}:judged
     headrace:{query.0}:replies:<client>
@@ -24,13 +26,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from events.models import Origin
+from events.partitions import Raise, hash_tag
 from runtime.errors import MalformedEvent
 
 __all__ = [
@@ -130,17 +133,31 @@ BRIDGE = "bridge"
 """The group of bridges, which read changes from Kafka and, if chosen, outcomes from Redis."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Names:
-    """Builds every Redis key of one deployment."""
+    """Builds every Redis key of one deployment.
+
+    ``partitions`` is the number of partitions that workers read. It may be raised while a process
+    runs: all objects of a process share one instance, and see the new number.
+    """
 
     prefix: str = "headrace"
     partitions: int = 1
+    raises: Sequence[Raise] = ()
+
+    @property
+    def chosen_from(self) -> int:
+        """Number of partitions by which publishers choose: the former one while it is raised."""
+        last = self.raises[-1] if self.raises else None
+        return self.partitions if last is None or last.completed_ms is not None else last.former
+
+    def _tag(self, family: str, partition: int) -> str:
+        return f"{self.prefix}:{{{hash_tag(family, partition)}}}"
 
     def stream(self, topic: str, partition: int = 0) -> str:
         """Return the stream key of a topic's partition; dead-letter topics end in DEAD_SUFFIX."""
         family, _, rest = topic.partition(".")
-        return f"{self.prefix}:{{{family}.{partition}}}:{rest}"
+        return f"{self._tag(family, partition)}:{rest}"
 
     def dead(self, topic: str, partition: int = 0) -> str:
         """Return the key of the dead-letter stream beside a topic's stream."""
@@ -153,15 +170,22 @@ class Names:
         publishing an unsigned event of the same id.
         """
         proof = f":{signature[-_PROOF_CHARACTERS:]}" if signature else ""
-        return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}{proof}"
+        return f"{self._tag('document', partition)}:seen:{project}:{event_id}{proof}"
 
     def trimmed(self, partition: int) -> str:
         """Return the key of a hash: number of changes trimmed from the stream, by lane."""
-        return f"{self.prefix}:{{document.{partition}}}:trimmed"
+        return f"{self._tag('document', partition)}:trimmed"
+
+    def number_key(self, partition: int) -> str:
+        """Return the key of the number of partitions by which publishers must choose.
+
+        It exists if the number was ever raised.
+        """
+        return f"{self._tag('document', partition)}:partitions"
 
     def replies(self, client: str, partition: int = 0) -> str:
         """Return the key of the reply stream of one client."""
-        return f"{self.prefix}:{{query.{partition}}}:replies:{client}"
+        return f"{self._tag('query', partition)}:replies:{client}"
 
     def is_replies(self, key: str, partition: int) -> bool:
         """Return whether a key in a query can only be a reply stream of its partition."""
@@ -170,7 +194,7 @@ class Names:
 
     def replied(self, query_id: str, partition: int = 0) -> str:
         """Return the key that exists if a query has its terminal reply; see ``AnswerRecord``."""
-        return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
+        return f"{self._tag('query', partition)}:replied:{query_id}"
 
     def rate_limit(self, provider: str, kind: str) -> str:
         """Return the key of a provider's limits: ``held``, ``requests`` or ``tokens``."""
@@ -200,13 +224,21 @@ class Names:
         """Key of the stamp of the deployment, see ``events.deployment``."""
         return f"{self.prefix}:deployment"
 
-    def partition_of(self, project: str, uri: str) -> int:
-        """Return the partition of a document: stable, by CRC-32 of project and uri."""
-        return zlib.crc32(f"{project}\0{uri}".encode()) % self.partitions
+    def partition_of(self, project: str, uri: str, partitions: int | None = None) -> int:
+        """Return the partition of a document: stable, by CRC-32 of project and uri.
+
+        ``partitions`` is another number than the one by which publishers choose now.
+        """
+        return zlib.crc32(f"{project}\0{uri}".encode()) % (partitions or self.chosen_from)
 
     def query_partition(self, query_id: str) -> int:
-        """Return the partition of a query."""
-        return zlib.crc32(query_id.encode()) % self.partitions
+        """Return the partition of a new query."""
+        return zlib.crc32(query_id.encode()) % self.chosen_from
+
+    def query_partitions(self, query_id: str) -> set[int]:
+        """Return the partitions that a query may have, if it was asked before a raise."""
+        numbers = {self.chosen_from, *(raised.former for raised in self.raises)}
+        return {zlib.crc32(query_id.encode()) % number for number in numbers}
 
 
 _SEQUENCE_BITS = 20

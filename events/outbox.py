@@ -19,7 +19,8 @@ _DERIVED = (LARGEST_SEQUENCE + 1) // 2
 class KeptEvent:
     """An event as the outbox keeps it; ``signature`` is empty if it has none.
 
-    ``fingerprint`` is that of its change. It is not stored, because it follows from ``body``.
+    ``fingerprint`` is that of its change, and ``uri`` that of its document. ``number`` is that of
+    the partitions by which ``partition`` was chosen. These are not stored.
     """
 
     project: str
@@ -29,6 +30,8 @@ class KeptEvent:
     body: bytes
     signature: str = ""
     fingerprint: str = ""
+    uri: str = ""
+    number: int = 1
 
 
 class AssignedPosition(NamedTuple):

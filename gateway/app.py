@@ -18,6 +18,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from events.client.operator_client import OperatorClient
+from events.deployment import follow_raises
+from events.names import Names
 from events.spec.asyncapi import asyncapi_document
 from gateway.auth.callers import Right
 from gateway.auth.keys import Authenticator
@@ -86,25 +88,26 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
     async with (
         open_gateway(settings) as (client, database),
         open_redis(settings) as redis,
-        _operations(settings, operator=operator) as operations,
+        _operations(settings, client.names, operator=operator) as operations,
         _hooks(settings, redis) as hooks,
+        _following_raises(redis, client.names),
     ):
 
         async def missing_servers() -> list[str]:
             return await _missing_servers(client, database)
 
-        rates = Rates(redis, names_of(settings))
+        rates = Rates(redis, client.names)
         authenticator = Authenticator(ApiKeys(database), rates)
         batches = Batches(database, projects_of(database, settings))
         yield Services(
             settings=settings,
             knowledge=Knowledge(client, Listing(database), batches, settings.gateway, rates),
             authenticator=authenticator,
-            sessions=Sessions(redis, names_of(settings), authenticator),
+            sessions=Sessions(redis, client.names, authenticator),
             rates=rates,
             batches=batches,
             feed=client.feed(),
-            deployment=DeploymentMetrics(redis, names_of(settings), database),
+            deployment=DeploymentMetrics(redis, client.names, database),
             missing_servers=missing_servers,
             operations=operations,
             hooks=hooks,
@@ -112,11 +115,24 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
 
 
 @asynccontextmanager
-async def _operations(settings: Settings, *, operator: bool) -> AsyncIterator[Operations | None]:
+async def _following_raises(redis: Redis, names: Names) -> AsyncIterator[None]:
+    """Let a gateway use the partitions that are added while it runs."""
+    task = asyncio.create_task(follow_raises(redis, names))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def _operations(
+    settings: Settings, names: Names, *, operator: bool
+) -> AsyncIterator[Operations | None]:
     if not operator:
         yield None
         return
-    async with Operations.open(settings) as operations:
+    async with Operations.open(settings, names) as operations:
         yield operations
 
 

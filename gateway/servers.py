@@ -115,7 +115,7 @@ async def _with_partitions(settings: Settings) -> Settings:
         await redis.aclose()
     if stamp is None:
         return settings
-    partitions = check_partitions(stamp.partitions, settings.chosen_partitions)
+    partitions = check_partitions(stamp.partitions, settings.chosen_partitions, stamp.raises)
     return settings.model_copy(update={"partitions": partitions})
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import timedelta
+from time import monotonic
 
 from redis.asyncio import Redis
 
 from events.deployment import (
     Stamp,
+    begin_raise,
     check_partitions,
+    complete_raise,
+    note_revision,
     put_stamp,
     read_stamp,
     replace_stamp,
     stranded,
+    use_stamp,
 )
 from events.names import Names
 from runtime.errors import ConfigurationError, LogFull, MalformedEvent, Retryable, Unavailable
@@ -29,7 +34,15 @@ from store.postgres.deployment import (
 from store.postgres.pool import Database
 from store.postgres.revision import head_revision
 
-__all__ = ["DeploymentWatch", "adopt", "claim_archive", "compare", "join"]
+__all__ = [
+    "DeploymentWatch",
+    "adopt",
+    "claim_archive",
+    "compare",
+    "join",
+    "names_of",
+    "raise_partitions",
+]
 
 _INTERVAL = timedelta(seconds=2)
 
@@ -49,12 +62,16 @@ async def compare(redis: Redis, database: Database, settings: Settings) -> Stamp
     if stamp is not None:
         _check_same(stamp, deployment.id)
     expected = deployment.partitions if stamp is None else stamp.partitions
-    chosen = settings.chosen_partitions
+    raises = () if stamp is None else stamp.raises
+    partitions = settings.partitions
+    if expected is not None:
+        partitions = check_partitions(expected, settings.chosen_partitions, raises)
     return Stamp(
         id=deployment.id,
         prefix=settings.stream_prefix,
-        partitions=settings.partitions if expected is None else check_partitions(expected, chosen),
+        partitions=partitions,
         schema_revision=head_revision(),
+        raises=raises,
     )
 
 
@@ -66,7 +83,7 @@ async def join(redis: Redis, database: Database, settings: Settings) -> Stamp:
         Unavailable: Redis or Postgres cannot be reached.
     """
     stamp = await compare(redis, database, settings)
-    names = Names(stamp.prefix, stamp.partitions)
+    names = names_of(stamp)
     await _check_stranded(redis, names)
     await claim_archive(database, settings, writes=True)
     await claim_deployment(database, stamp.prefix, stamp.partitions)
@@ -75,10 +92,15 @@ async def join(redis: Redis, database: Database, settings: Settings) -> Stamp:
     except LogFull:
         return stamp  # the watch writes it after workers have made room
     _check_same(current, stamp.id)
-    check_partitions(current.partitions, stamp.partitions)
+    check_partitions(current.partitions, stamp.partitions, current.raises)
     if current.schema_revision < stamp.schema_revision:
-        await replace_stamp(redis, names, stamp)
-    return stamp
+        await note_revision(redis, names, stamp.schema_revision)
+    return stamp.model_copy(update={"partitions": current.partitions, "raises": current.raises})
+
+
+def names_of(stamp: Stamp) -> Names:
+    """Names of the keys of a deployment."""
+    return Names(stamp.prefix, stamp.partitions, stamp.raises)
 
 
 async def adopt(
@@ -112,14 +134,57 @@ async def adopt(
     return stamp
 
 
+_RAISE_PATIENCE = timedelta(seconds=30)
+_LOOK_AT_RAISE = timedelta(milliseconds=200)
+
+
+async def raise_partitions(
+    redis: Redis, database: Database, settings: Settings, *, patience: timedelta = _RAISE_PATIENCE
+) -> Stamp:
+    """Raise the number of partitions to that of the settings; return the stamp.
+
+    Changes may be published at the same time. Needs an operator's role. A call can be repeated,
+    also after a kill.
+
+    Raises:
+        ConfigurationError: the servers are not of one deployment, or as ``begin_raise``.
+        Unavailable: no worker has completed the raise in time; the next one that starts does.
+    """
+    deployment = await read_deployment(database)
+    _check_prefix(deployment, settings)
+    names = Names(settings.stream_prefix)
+    stamp = await begin_raise(redis, names, settings.partitions, deployment.id)
+    await adopt_deployment(database, names.prefix, stamp.partitions)
+    deadline = monotonic() + patience.total_seconds()
+    while stamp.is_raising and stamp.partitions == settings.partitions:
+        if monotonic() > deadline:
+            raise Unavailable(
+                f"the raise to {stamp.partitions} partitions has begun, and no worker completes it",
+                "start a worker: until then, changes wait at their publishers",
+            )
+        await asyncio.sleep(_LOOK_AT_RAISE.total_seconds())
+        stamp = await read_stamp(redis, names) or stamp
+    return stamp
+
+
 class DeploymentWatch:
-    """Restores the stamp if Redis lost it, and ends the worker if its deployment was changed."""
+    """Restores the stamp if Redis lost it, and ends the worker if its deployment was changed.
+
+    It follows and completes raises of the number of partitions. ``names`` are those that all parts
+    of the worker use.
+    """
 
     def __init__(
-        self, redis: Redis, stamp: Stamp, *, writes: bool = True, interval: timedelta = _INTERVAL
+        self,
+        redis: Redis,
+        names: Names,
+        stamp: Stamp,
+        *,
+        writes: bool = True,
+        interval: timedelta = _INTERVAL,
     ) -> None:
         self._redis = redis
-        self._names = Names(stamp.prefix, stamp.partitions)
+        self._names = names
         self._stamp = stamp
         self._writes = writes
         self._interval = interval
@@ -128,7 +193,7 @@ class DeploymentWatch:
         """Check the stamp regularly until ``stop`` is set. Redis outages are tolerated.
 
         Raises:
-            ConfigurationError: Redis now belongs to another deployment, or has other partitions.
+            ConfigurationError: Redis now belongs to another deployment, or has fewer partitions.
         """
         while not stop.is_set():
             with contextlib.suppress(Retryable, MalformedEvent):
@@ -136,11 +201,19 @@ class DeploymentWatch:
             await wait_for_tick(stop, self._interval)
 
     async def _look(self) -> None:
-        look = put_stamp(self._redis, self._names, self._stamp) if self._writes else None
-        stamp = await (look or read_stamp(self._redis, self._names))
-        if stamp is not None:
-            _check_same(stamp, self._stamp.id)
-            check_partitions(stamp.partitions, self._stamp.partitions)
+        stamp = await read_stamp(self._redis, self._names)
+        is_lost = stamp is None and self._writes
+        if is_lost:
+            stamp = await put_stamp(self._redis, self._names, self._stamp)
+        if stamp is None:
+            return
+        _check_same(stamp, self._stamp.id)
+        if stamp.partitions < self._names.partitions:
+            check_partitions(stamp.partitions, self._names.partitions)
+        use_stamp(self._names, stamp)
+        self._stamp = stamp
+        if self._writes and (stamp.is_raising or (is_lost and stamp.raises)):
+            await complete_raise(self._redis, self._names, stamp)
 
 
 async def claim_archive(database: Database, settings: Settings, *, writes: bool) -> None:

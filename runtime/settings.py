@@ -269,7 +269,8 @@ class Settings(BaseSettings):
         default="headrace", description="Prefix of every Redis key."
     )
     partitions: Annotated[int, Field(ge=1, le=256)] = Field(
-        default=1, description="Stream keys per topic; more than one only for a Redis Cluster."
+        default=1,
+        description="Stream keys per topic of a new deployment; more than one for a Redis Cluster.",
     )
 
     signing_key: SecretStr = Field(

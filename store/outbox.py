@@ -52,10 +52,14 @@ class PostgresOutbox:
         """Record the log positions of events; events that are already removed are ignored."""
         for project, group in _by_project(assigned).items():
             project_id = await self._projects.ensure(project)
-            positions = [LogPosition.from_token(entry.token).position for entry in group]
+            positions = [LogPosition.from_token(entry.token) for entry in group]
             async with self._database.scope(project_id) as connection:
                 await connection.execute(
-                    _QUERIES["place"], project_id, [entry.event_id for entry in group], positions
+                    _QUERIES["place"],
+                    project_id,
+                    [entry.event_id for entry in group],
+                    [position.position for position in positions],
+                    [position.partition for position in positions],
                 )
 
     async def drop(self, project: str, refused: Sequence[tuple[bytes, bytes]]) -> None:

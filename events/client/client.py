@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
-from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import ValidationError
@@ -16,7 +15,7 @@ from events.client.follow import follow
 from events.client.outcomes import Outcome, Outcomes
 from events.client.publisher import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
 from events.client.questions import Asker
-from events.deployment import check_partitions, read_stamp
+from events.deployment import check_partitions, read_stamp, use_stamp
 from events.models import (
     ContentReference,
     DocumentChange,
@@ -61,24 +60,19 @@ class Client(DocumentMethods):
     ) -> None:
         self._redis = redis
         self._reader = reader
-        self._make_publisher = partial(
-            Publisher,
+        self._names = names
+        self._learns = learns
+        self._knows_deployment = False
+        self._publisher = Publisher(
             redis,
+            names,
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
             outbox=outbox,
             signing_key=signing_key,
         )
-        self._learns = learns
-        self._knows_deployment = False
-        self._former_askers: list[Asker] = []
-        self._use(names)
-
-    def _use(self, names: Names) -> None:
-        self._names = names
-        self._publisher = self._make_publisher(names)
-        self._outcomes = Outcomes(self._reader, names)
-        self._asker = Asker(self._redis, self._reader, names)
+        self._outcomes = Outcomes(reader, names)
+        self._asker = Asker(redis, reader, names)
 
     @classmethod
     def connect(
@@ -95,10 +89,10 @@ class Client(DocumentMethods):
         """Create a client of the deployment with this prefix.
 
         Nothing is sent before the first call. Each call raises ConfigurationError if the
-        deployment has another number of partitions than ``partitions``. If ``partitions`` is None,
-        the client reads the number from the deployment, and uses 1 before the first worker has
-        started. ``outbox`` is needed to publish durably, and ``signing_key`` (``<id>:<secret>``) to
-        publish to projects that accept signed changes only.
+        deployment never had the number ``partitions``. If this is None, the client reads the number
+        from the deployment, and uses 1 before the first worker has started. It follows a raise.
+        ``outbox`` is needed to publish durably, and ``signing_key`` (``<id>:<secret>``) to publish
+        to projects that accept signed changes only.
 
         Raises:
             ConfigurationError: the URL is not a Redis URL, or the key is not a signing key.
@@ -122,8 +116,7 @@ class Client(DocumentMethods):
 
     async def close(self) -> None:
         """Stop the readers and close the connections."""
-        for asker in (*self._former_askers, self._asker):
-            await asker.close()
+        await self._asker.close()
         await self._redis.aclose()
         await self._reader.aclose()
 
@@ -404,11 +397,9 @@ class Client(DocumentMethods):
         if stamp is None or self._knows_deployment:
             return
         chosen = None if self._learns else self._names.partitions
-        partitions = check_partitions(stamp.partitions, chosen)
+        check_partitions(stamp.partitions, chosen, stamp.raises)
+        use_stamp(self._names, stamp)
         self._knows_deployment = True
-        if partitions != self._names.partitions:
-            self._former_askers.append(self._asker)
-            self._use(Names(self._names.prefix, partitions))
 
 
 def _event_of(change: DocumentChange | DocumentChanged) -> DocumentChanged:

@@ -86,7 +86,7 @@ class OutcomeFeed:
                     yield FedOutcome(dict(positions), None)
                     continue
                 partition, entry_id, outcome = item
-                if order(entry_id) <= order(positions[partition]):
+                if order(entry_id) <= order(positions.get(partition, "0-0")):
                     continue
                 positions[partition] = entry_id
                 yield FedOutcome(dict(positions), outcome)
@@ -145,6 +145,8 @@ class OutcomeFeed:
 
     async def _read(self) -> None:
         while True:
+            for partition in range(self._outcomes.partitions):
+                self._positions.setdefault(partition, "0-0")  # the number was raised
             try:
                 pages = await self._outcomes.read_all(self._positions, block=LONGEST_BLOCK)
             except Unavailable:

@@ -59,7 +59,11 @@ class Following:
         start = _start(added, await self._outcomes.clock())
         if self._started_ms is None or start < self._started_ms:
             self._started_ms = start
-            self._last = dict.fromkeys(range(self._outcomes.partitions), f"{start}-0")
+            self._last = {}
+        if max(map(_partition, added)) >= self._outcomes.partitions:
+            await self._outcomes.follow_raise()
+        for partition in range(self._outcomes.partitions):
+            self._last.setdefault(partition, f"{self._started_ms}-0")
 
     async def read(self, block: timedelta | None = None) -> list[Outcome]:
         """Return new outcomes of these changes; empty if none arrives (within ``block``).
@@ -135,3 +139,7 @@ def _start(tokens: Iterable[str], now: int) -> int:
     if max(times) > now:
         return 0
     return max(0, min(times) - _MARGIN_MILLISECONDS)
+
+
+def _partition(token: str) -> int:
+    return LogPosition.from_token(token).partition

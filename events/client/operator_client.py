@@ -11,7 +11,7 @@ from events.client.feed import OutcomeFeed
 from events.client.follow import Following
 from events.heartbeats import Heartbeat, Heartbeats
 from events.models import QueryAnswer, QueryFields
-from events.names import LARGEST_SEQUENCE, Lane, LogPosition
+from events.names import LARGEST_SEQUENCE, Lane, LogPosition, Names
 from events.server.connection import redis_errors, retrying
 from events.streams.presence import present_changes, read_cursors
 
@@ -20,6 +20,11 @@ __all__ = ["OperatorClient"]
 
 class OperatorClient(Client):
     """A client for programs that also watch the log and the workers, such as a sync."""
+
+    @property
+    def names(self) -> Names:
+        """Names of the keys of the deployment, which follow a raise of its partitions."""
+        return self._names
 
     async def horizon(self) -> int:
         """Return the current log position, by the clock of Redis.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
 
+from events.deployment import follow_stamp
 from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, parse_event
 from events.names import LogPosition, Names, Topic
 from events.server.connection import retrying
@@ -81,6 +82,15 @@ class Outcomes:
     def partitions(self) -> int:
         """Number of outcome streams."""
         return self._names.partitions
+
+    async def follow_raise(self) -> None:
+        """Use the number of partitions of the deployment, in case it was raised.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+        """
+        async with self._reads:
+            await retrying(partial(follow_stamp, self._redis, self._names))
 
     async def clock(self) -> int:
         """Return the time of Redis in milliseconds.

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
 
+from events.client.sender import REMEMBER, Sender
 from events.models import ContentReference, DocumentChanged, content_hash
 from events.names import Lane, Names, Topic
 from events.outbox import AssignedPosition, KeptEvent, Outbox
-from events.server.connection import PATIENCE, Headroom, retrying
+from events.server.connection import PATIENCE, Headroom
 from events.server.scripts import PublishOnce
 from events.signatures import LONGEST_SIGNATURE, SigningKey
 from runtime import traces
@@ -31,9 +30,6 @@ __all__ = [
 ]
 
 INLINE_LIMIT_BYTES = 256 * 2**10
-REMEMBER = timedelta(hours=24)
-"""Time for which an event id counts as published."""
-
 _CHUNK_EVENTS = 256
 _MOST_NAMED = 5
 _CHUNK_BYTES = 4 * 2**20
@@ -92,7 +88,8 @@ class Publisher:
     An id with another change is refused with EventIdReused. Changes are compared by
     ``DocumentChange.fingerprint``: time, source, batch and trace context of the event don't count,
     nor does the lane. Ids are remembered in each partition, so the same id in two partitions names
-    two events. Both are published.
+    two events. Both are published. If the number of partitions was raised, the id is also looked up
+    in the former partition of the document.
 
     ``durable`` events also survive the loss of Redis: they are stored in ``outbox`` before they are
     published, and published again from there if necessary. If a call with such events raises, any
@@ -113,15 +110,13 @@ class Publisher:
         signing_key: SigningKey | None = None,
         patience: timedelta = PATIENCE,
     ) -> None:
-        self._redis = redis
         self._names = names
         self._inline_limit_bytes = inline_limit_bytes
         self._content_store = content_store
         self._outbox = outbox
         self._signing_key = signing_key
-        self._script = PublishOnce(redis)
+        self._sender = Sender(redis, names, patience)
         self._headroom = Headroom(redis, patience)
-        self._patience = patience
 
     async def publish(
         self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
@@ -239,48 +234,14 @@ class Publisher:
         if not chunk:
             return []
         await self._headroom.check()
-        replies = await retrying(partial(self._send, chunk), self._patience)
         return [
             _Refused(outgoing, token.decode())
             if state == PublishOnce.REUSED
             else Receipt(token.decode(), outgoing.event_id, state == PublishOnce.DUPLICATE)
-            for outgoing, (token, state) in zip(chunk, replies, strict=True)
+            for outgoing, (token, state) in zip(
+                chunk, await self._sender.replies(chunk), strict=True
+            )
         ]
-
-    async def _send(self, chunk: Sequence[KeptEvent]) -> list[Any]:
-        replies = await self._call(chunk)
-        if any(isinstance(reply, NoScriptError) for reply in replies):
-            await self._script.load()
-            replies = await self._call(chunk)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
-
-    async def _call(self, chunk: Sequence[KeptEvent]) -> list[Any]:
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            if len(chunk) > 1:
-                # if another client loaded the script while a round trip without it is executed, the
-                # first changes would fail, and be published again behind the last ones
-                self._script.queue_load(pipeline)
-            for outgoing in chunk:
-                self._script.queue(
-                    pipeline,
-                    stream=self._names.stream(Topic.of_lane(outgoing.lane), outgoing.partition),
-                    seen=self._seen(outgoing),
-                    event=outgoing.body,
-                    signature=outgoing.signature,
-                    fingerprint=outgoing.fingerprint,
-                    token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
-                    remember=REMEMBER,
-                )
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
-            return replies[-len(chunk) :]
-
-    def _seen(self, outgoing: KeptEvent) -> str:
-        return self._names.seen(
-            outgoing.project, outgoing.event_id, outgoing.partition, outgoing.signature
-        )
 
     async def _outgoing(self, change: DocumentChanged, lane: Lane) -> KeptEvent:
         data = change.data
@@ -293,6 +254,8 @@ class Publisher:
             body=body,
             signature="" if self._signing_key is None else self._signing_key.sign(body),
             fingerprint=data.fingerprint(),
+            uri=data.uri,
+            number=self._names.chosen_from,
         )
 
     async def _passed_on(self, change: ReceivedChange, lane: Lane) -> KeptEvent:
@@ -307,6 +270,8 @@ class Publisher:
             body=change.raw,
             signature=change.signature[:LONGEST_SIGNATURE].decode(errors="replace"),
             fingerprint=data.fingerprint(),
+            uri=data.uri,
+            number=self._names.chosen_from,
         )
 
     async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:

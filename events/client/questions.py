@@ -103,12 +103,14 @@ class Asker:
             LogFull: Redis is so near its memory limit that the reply might not fit.
             UsageError: a field is out of its limits.
         """
-        event = self._event(query, timeout)
+        query_id = uuid4().hex
+        partition = self._names.query_partition(query_id)  # once: it may be another after a raise
+        event = self._event(query_id, query, timeout, self._names.replies(self._client, partition))
         reply_future: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
         self._waiting[event.id] = reply_future
         try:
             async with asyncio.timeout(timeout.total_seconds()):
-                await self._send(event, timeout)
+                await self._send(event, timeout, partition)
                 reply = await reply_future
         except TimeoutError:
             raise DeadlineExceeded(
@@ -153,9 +155,9 @@ class Asker:
             for key in keys:
                 await self._redis.unlink(key)
 
-    def _event(self, query: dict[str, Any], timeout: timedelta) -> QueryRequested:
-        query_id = uuid4().hex
-        reply_to = self._names.replies(self._client, self._names.query_partition(query_id))
+    def _event(
+        self, query_id: str, query: dict[str, Any], timeout: timedelta, reply_to: str
+    ) -> QueryRequested:
         patience = min(timeout, protocol_limits.QUERY_DEADLINE)
         deadline = datetime.now(UTC) + patience - min(patience / 10, _LONGEST_WAY_BACK)
         try:
@@ -164,7 +166,7 @@ class Asker:
             raise UsageError(f"query: {first_problem(error)}") from None
         return QueryRequested(id=query_id, data=data)
 
-    async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
+    async def _send(self, event: QueryRequested, timeout: timedelta, partition: int) -> None:
         """Send a query; if it is sent twice because a reply was lost, it still gets one answer."""
         attributes = {
             **traces.messaging(Topic.QUERY, "publish"),
@@ -172,11 +174,10 @@ class Asker:
             "headrace.project": event.data.project,
         }
         with traces.span(f"publish {Topic.QUERY}", "producer", attributes=attributes) as span:
-            await self._add(event.in_trace(span), timeout)
+            await self._add(event.in_trace(span), timeout, partition)
 
-    async def _add(self, event: QueryRequested, timeout: timedelta) -> None:
+    async def _add(self, event: QueryRequested, timeout: timedelta, partition: int) -> None:
         await self._headroom.check()
-        partition = self._names.query_partition(event.id)
         self._ensure_reader(partition)
         add = partial(
             self._redis.xadd,

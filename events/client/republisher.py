@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from redis.asyncio import Redis
 
 from events.client.publisher import REMEMBER, Receipt
+from events.client.records import Trace
 from events.names import ARCHIVER, LogPosition, Names, Topic
 from events.outbox import WaitingEvent
 from events.server.connection import Headroom, retrying
 from events.server.scripts import Republish
 from events.streams.groups import reached, read_watermark
-from runtime.errors import MalformedEvent
 
-__all__ = ["Republishing", "Trace", "is_lost"]
-
-_RECORD = re.compile(r"(\S+)(?: ([0-9]+-[0-9]+))?(?: ([A-Za-z0-9+/]{16}))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """Redis' record of an event: its token and the token of the entry that holds it.
-
-    ``raw`` is empty for an event without a record. The other fields are None then, and also if the
-    record can't be parsed. ``fingerprint`` is also None if an older publisher wrote the record.
-    """
-
-    raw: bytes = b""
-    token: str | None = None
-    entry: str | None = None
-    fingerprint: str | None = None
-
-    @classmethod
-    def parse(cls, raw: bytes | None) -> Trace:
-        """Parse the record that publishing wrote; any publisher may have written something else."""
-        if raw is None:
-            return cls()
-        record = _RECORD.fullmatch(raw.decode(errors="replace"))
-        if record is None:
-            return cls(raw)
-        token, entry_id, fingerprint = record.groups()
-        entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
-        try:
-            for text in (token, entry):
-                LogPosition.from_token(text)
-        except MalformedEvent:
-            return cls(raw)
-        return cls(raw, token, entry, fingerprint)
-
-    def is_of_other(self, fingerprint: str) -> bool:
-        """Return whether the record is known to be of another change than that of ``fingerprint``.
-
-        An empty ``fingerprint``, of an event that is not a change, can't be compared.
-        """
-        return bool(fingerprint) and self.fingerprint not in {None, fingerprint}
+__all__ = ["Republishing", "is_lost"]
 
 
 class Republishing:
@@ -76,6 +34,15 @@ class Republishing:
     def leads_somewhere(self, event: WaitingEvent) -> bool:
         """Return whether its stream exists: a publisher may put any partition into the outbox."""
         return 0 <= event.partition < self._names.partitions
+
+    @property
+    def may_have_moved(self) -> bool:
+        """Return whether an event may belong to another partition than when it was kept."""
+        return bool(self._names.raises)
+
+    def home_of(self, project: str, uri: str) -> int:
+        """Return the partition in which changes of a document are published now."""
+        return self._names.partition_of(project, uri)
 
     async def archived(self) -> Mapping[str, str]:
         """Return the progress of the archive: entry id by ``lane:partition``."""

@@ -60,15 +60,17 @@ _JUDGED = "{query.*}:judged"
 _DEAD = " ".join(f"{key}.dead" for key in f"{_LOGS} {_CHUNKED} {_QUERIES} {_JUDGED}".split())
 _REPLIES = "{query.*}:replies:*"
 _SEEN = "{document.*}:seen:*"
+_NUMBER = "{document.*}:partitions"
 
 _DEPLOYMENT = "deployment"
 
 _EVERYBODY = "ping info select time acl|whoami script|load cluster|slots asking"
 
 _PUBLISHING = (
-    _Grant(_SCRIPTS, f"{_LOGS} {_SEEN}"),
+    _Grant(_SCRIPTS, f"{_LOGS} {_SEEN} {_NUMBER}"),
     _Grant("xadd", f"{_LOGS} {_QUERIES} {_JUDGED}", "W"),
     _Grant("get set", _SEEN),
+    _Grant("get", _NUMBER, "R"),
     _Grant("get", _DEPLOYMENT, "R"),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
@@ -115,7 +117,8 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant("xdel", _DEAD),
         _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_JUDGED} {_DEAD}"),
         _Grant("xack", _LOGS),
-        _Grant("set", _DEPLOYMENT),
+        _Grant(f"get set {_SCRIPTS}", _DEPLOYMENT),
+        _Grant("unlink", _NUMBER),
         _CALLERS,
         _Grant("hset hdel", "{replays}:state"),
     ),

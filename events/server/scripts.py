@@ -29,11 +29,12 @@ __all__ = [
     "Redrive",
     "ReplyOnce",
     "Republish",
+    "Script",
     "SpendAllowance",
 ]
 
 
-class _Script:
+class Script:
     """A script called by its digest; its text is sent if the server has not loaded it."""
 
     LUA: ClassVar[str]
@@ -62,18 +63,20 @@ class _Script:
         pipeline.evalsha(self._digest, len(keys), *keys, *arguments)
 
 
-class PublishOnce(_Script):
+class PublishOnce(Script):
     """Add an event to a stream, unless its id was published before.
 
     A reply is ``[token, state]``: the token of the entry that holds the event, and ``ADDED``,
     ``DUPLICATE`` if that entry existed already, or ``REUSED`` if the id was published with another
-    change. The record of an event has up to three parts with blanks in between: its token, the id
-    of the entry that holds it, if that is another one (``Republish``), and the fingerprint of the
-    change, which older publishers leave out. Any publisher may write other bytes there; these are
-    ignored.
+    change. The state is ``RAISED``, and nothing was added, if publishers must choose by another
+    number of partitions; the reply has that number then.
+
+    The record of an event has up to three parts with blanks in between: its token, the id of the
+    entry that holds it, if that is another one (``Republish``), and the fingerprint of the change,
+    which older publishers leave out. Any publisher may write other bytes there; these are ignored.
     """
 
-    ADDED, DUPLICATE, REUSED = range(3)
+    ADDED, DUPLICATE, REUSED, RAISED = range(4)
 
     LUA = """
     local seen = redis.call('GET', KEYS[2])
@@ -82,6 +85,10 @@ class PublishOnce(_Script):
       local former = string.match(seen, ' ([%w+/]+)$')
       local is_other = former and #former == #ARGV[5] and former ~= ARGV[5]
       return {token, is_other and 2 or 1}
+    end
+    local number = redis.call('GET', KEYS[3])
+    if number and number ~= ARGV[6] then
+      return {number, 3}
     end
     local entry = {'event', ARGV[1]}
     if ARGV[4] ~= '' then
@@ -98,24 +105,30 @@ class PublishOnce(_Script):
         *,
         stream: str,
         seen: str,
+        number_key: str,
         event: bytes,
         signature: str,
         fingerprint: str,
         token_prefix: str,
         remember: timedelta,
+        number: int,
     ) -> None:
-        """Queue one call; after a reply of NoScriptError, call ``load`` and queue it again."""
+        """Queue one call; ``number``: partitions by which the stream was chosen.
+
+        After a reply of NoScriptError, call ``load`` and queue it again.
+        """
         arguments: list[str | int | bytes] = [
             event,
             token_prefix,
             _milliseconds(remember),
             signature,
             fingerprint,
+            number,
         ]
-        self._queue(pipeline, [stream, seen], arguments)
+        self._queue(pipeline, [stream, seen, number_key], arguments)
 
 
-class Present(_Script):
+class Present(Script):
     """Check which entries exist in a stream of changes: the reply is 1 or 0 for each id.
 
     A user who may not read ranges may read on from the preceding id: Redis 6.2 allows a publisher
@@ -147,7 +160,7 @@ class Present(_Script):
         return [bool(flag) for flag in await self._run([stream], arguments)]
 
 
-class MoveOn(_Script):
+class MoveOn(Script):
     """Move the last id of a stream forward if it is behind, and add unacknowledged entries again.
 
     The reply is the number of entries that were added, or -1 if the stream is not behind. Without a
@@ -223,7 +236,7 @@ class MoveOn(_Script):
         return None if copied < 0 else copied
 
 
-class Republish(_Script):
+class Republish(Script):
     """Add an event again that is missing from its stream, at its former log position.
 
     Nothing is added while a record of the event exists (other than the record ``in_vain``), nor
@@ -294,7 +307,7 @@ class Republish(_Script):
         return token.decode(), bool(duplicate)
 
 
-class ReplyOnce(_Script):
+class ReplyOnce(Script):
     """Add the terminal reply to a query and acknowledge the query, unless it has its reply.
 
     It is one step: if a worker dies, the query is either unanswered and pending, or answered and
@@ -353,7 +366,7 @@ class ReplyOnce(_Script):
         return bool(sent)
 
 
-class Redrive(_Script):
+class Redrive(Script):
     """Move an event from a dead-letter stream back to the end of its own."""
 
     LUA = """
@@ -383,7 +396,7 @@ class Redrive(_Script):
         return None if entry_id is None else entry_id.decode()
 
 
-class ForgetConsumers(_Script):
+class ForgetConsumers(Script):
     """Remove consumers from a group that were silent for long and have nothing pending.
 
     It is one step, because deleting a consumer drops its pending entries.
@@ -409,7 +422,7 @@ class ForgetConsumers(_Script):
         return int(await self._run([stream], [group, _milliseconds(silent_for)]))
 
 
-class AcquireRequest(_Script):
+class AcquireRequest(Script):
     """Acquire a request and its tokens from a provider's rate limit, or return the time to wait.
 
     The generic cell rate algorithm (ITU-T I.371): the only state of a limit is the time when it
@@ -474,7 +487,7 @@ class AcquireRequest(_Script):
         return timedelta(milliseconds=int(wait))
 
 
-class HoldBack(_Script):
+class HoldBack(Script):
     """Stop all requests to a provider for a while; the longest requested hold wins."""
 
     LUA = """
@@ -489,7 +502,7 @@ class HoldBack(_Script):
         await self._run([held], [max(1, _milliseconds(wait))])
 
 
-class NoteTokens(_Script):
+class NoteTokens(Script):
     """Add tokens to a text with blanks in between, unless it has them; it is kept for a while.
 
     A role that may only get and set the key can run this.
@@ -513,7 +526,7 @@ class NoteTokens(_Script):
         await self._run([key], [_milliseconds(keep), *tokens])
 
 
-class SpendAllowance(_Script):
+class SpendAllowance(Script):
     """Spend units of a limit per minute, or return the time to wait.
 
     A token bucket that holds a minute's worth and is refilled evenly. As for

@@ -115,7 +115,7 @@ def _channel(topic: str, description: str, events: tuple[type[Event], ...]) -> d
         "messages": _references(events),
         "parameters": {
             "tag": {
-                "description": "Family and partition, in braces; partition 0 unless on a cluster.",
+                "description": "Family and partition, in braces; partition 0 if there is one.",
                 "default": tag,
             }
         },

@@ -103,10 +103,17 @@ class AnswerRecords:
         Raises:
             Unavailable: Redis can't be reached.
         """
+        keys = [
+            (n, self._names.replied(query_id, partition))
+            for n, query_id in enumerate(query_ids)
+            for partition in self._names.query_partitions(query_id)
+        ]
         with redis_errors():
             async with self._redis.pipeline(transaction=False) as pipeline:
-                for query_id in query_ids:
-                    partition = self._names.query_partition(query_id)
-                    pipeline.get(self._names.replied(query_id, partition))
-                values = await pipeline.execute()
+                for _, key in keys:
+                    pipeline.get(key)
+                replies = await pipeline.execute()
+        values: list[bytes | None] = [None] * len(query_ids)
+        for (n, _), reply in zip(keys, replies, strict=True):
+            values[n] = values[n] or reply
         return [AnswerRecord.from_bytes(value) for value in values]

@@ -1,4 +1,4 @@
-"""Consumer of streams for Faust: one reader per topic, and the settlement of what they read."""
+"""Consumer of streams for Faust: a reader per topic, and the settlement of what they read."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from events.transport.subscription import (
     renew_leases,
 )
 from runtime.errors import ConfigurationError
+from runtime.intervals import until_tick
 
 __all__ = ["Consumer"]
 
@@ -48,24 +49,27 @@ class Consumer(FaustConsumer):
             f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         )
         self.closing = False
+        self._names = self.options.names
         self._redis: Redis = connect(self.transport.redis_url)
         self._blocking: Redis = connect(self.transport.redis_url, blocking=True)
         self.subscriptions: dict[TP, Subscription] = {}
         self._settler = Settler(self._redis, self.subscriptions, self.options.ack_linger)
         self._windows: dict[str, Window] = {}
         self._readers: dict[Reader, asyncio.Future[None]] = {}
+        self._reader_of: dict[str, Reader] = {}
         self._tasks: list[asyncio.Future[None]] = []
 
     async def on_start(self) -> None:
-        """Start to send settlements and to renew leases; an error in either ends the worker."""
+        """Start the tasks beside the readers; an error in one ends the worker."""
         self._tasks = [
             self.add_future(self._settler.run()),
             self.add_future(renew_leases(self.subscriptions, self.options.lease)),
+            self.add_future(self._follow_raise()),
         ]
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Read every partition of these topics."""
-        wanted = {TP(topic, n) for topic in topics for n in range(self.options.partitions)}
+        wanted = {TP(topic, n) for topic in topics for n in range(self._names.partitions)}
         new = wanted - self.subscriptions.keys()
         first = not self.subscriptions
         for tp in sorted(new):
@@ -75,18 +79,32 @@ class Consumer(FaustConsumer):
         elif new:
             await self.app.topics.on_partitions_assigned(self.assignment())
         for _, tps in groupby(sorted(new), lambda tp: tp.topic):
-            subscriptions = [self.subscriptions[tp] for tp in tps]
-            for part in self._readable_together(subscriptions):
-                reader = Reader(part, self._blocking, self.options, self._deliver)
-                self._readers[reader] = self.add_future(self._read(reader))
+            self._begin_reading([self.subscriptions[tp] for tp in tps])
 
-    def _readable_together(
-        self, subscriptions: Sequence[Subscription]
-    ) -> Iterable[Sequence[Subscription]]:
-        """Divide streams by the commands that read them: on a cluster, each needs its own."""
+    def _begin_reading(self, subscriptions: Sequence[Subscription]) -> None:
+        """Read further streams of a topic; on a cluster, no command may read several of them."""
         if isinstance(self._redis, ClusterClient):
-            return [[subscription] for subscription in subscriptions]
-        return [subscriptions]
+            for subscription in subscriptions:
+                self._add_reader([subscription])
+            return
+        topic = subscriptions[0].group.tp.topic
+        if topic in self._reader_of:
+            self._reader_of[topic].add(subscriptions)
+        else:
+            self._reader_of[topic] = self._add_reader(subscriptions)
+
+    def _add_reader(self, subscriptions: Sequence[Subscription]) -> Reader:
+        reader = Reader(subscriptions, self._blocking, self.options, self._deliver)
+        self._readers[reader] = self.add_future(self._read(reader))
+        return reader
+
+    async def _follow_raise(self) -> None:
+        """Read the partitions by which the number of the deployment was raised."""
+        while not self.closing:
+            await asyncio.sleep(until_tick(self.options.claim_interval).total_seconds())
+            topics = {tp.topic for tp in self.subscriptions}
+            if len(self.subscriptions) < len(topics) * self._names.partitions:
+                await self.subscribe(topics)
 
     def _announce(self, assigned: set[TP]) -> None:
         """Start Faust's flow; not awaited, because it waits for ``subscribe`` to return."""
@@ -95,7 +113,7 @@ class Consumer(FaustConsumer):
         self.add_future(self.on_partitions_assigned(assigned, 1))
 
     def _subscription(self, tp: TP) -> Subscription:
-        names = self.options.names
+        names = self._names
         group = Group(
             redis=self._redis,
             tp=tp,

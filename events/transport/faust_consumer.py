@@ -136,7 +136,7 @@ class FaustConsumer(base.Consumer):
 
     def topic_partitions(self, topic: str) -> int | None:
         """Return the number of partitions, which is the same for every topic."""
-        partitions: int = self.options.partitions
+        partitions: int = self.options.names.partitions
         return partitions
 
     def key_partition(

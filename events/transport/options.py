@@ -43,6 +43,8 @@ class Options:
     shutdown_timeout: timedelta = timedelta(seconds=20)
     #: A consumer that is silent for this long and has no pending entries is removed.
     forget_consumers_after: timedelta = timedelta(hours=1)
+    #: Names that are shared with other parts of the process; by default, of prefix and partitions.
+    shared_names: Names | None = None
 
     def __post_init__(self) -> None:
         if not timedelta() < self.block <= LONGEST_BLOCK:
@@ -57,7 +59,7 @@ class Options:
     @property
     def names(self) -> Names:
         """Names of the keys of this deployment."""
-        return Names(self.prefix, self.partitions)
+        return self.shared_names or Names(self.prefix, self.partitions)
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Self:
@@ -66,7 +68,9 @@ class Options:
         Raises:
             ConfigurationError: an option is unknown, or its value is invalid.
         """
-        defaults = {field.name: field.default for field in fields(cls)}
+        defaults = {
+            field.name: field.default for field in fields(cls) if field.name != "shared_names"
+        }
         values: dict[str, Any] = {}
         for name, text in query.items():
             if name not in defaults:

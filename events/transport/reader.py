@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -71,6 +71,13 @@ class Reader:
         self._next_cleanup = 0.0
         self._failures = 0
 
+    def add(self, subscriptions: Iterable[Subscription]) -> None:
+        """Read further streams of the topic too, from the next read on."""
+        for subscription in subscriptions:
+            self._subscriptions.append(subscription)
+            self._without_group.append(subscription)
+            self._undrained.append(subscription)
+
     def stop(self) -> None:
         """End after the read in flight."""
         self._stopping.set()
@@ -114,8 +121,8 @@ class Reader:
         if monotonic() >= self._next_cleanup:
             await self._forget_consumers()
         room = await self._window.room()
-        # a claim that has become due comes first: see ``Roll``
-        if room and monotonic() < self._next_claim:
+        # a due claim comes first (see ``Roll``), and so do the groups of new streams
+        if room and monotonic() < self._next_claim and not self._without_group:
             await self._read(room)
 
     async def _forget_consumers(self) -> None:

@@ -115,7 +115,7 @@ class Operations:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: Settings) -> AsyncIterator[Self]:
+    async def open(cls, settings: Settings, names: Names) -> AsyncIterator[Self]:
         """Connect as an operator; at the end, stop the replays that were started here.
 
         Raises:
@@ -135,7 +135,6 @@ class Operations:
                 settings.database_url, role=OPERATOR, max_size=_CONNECTIONS
             )
             stack.push_async_callback(database.close)
-            names = Names(settings.stream_prefix, settings.partitions)
             operations = cls(settings, redis, names, database)
             stack.push_async_callback(operations._replays.close)
             sampling = asyncio.create_task(operations._history.run())

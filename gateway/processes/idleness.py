@@ -8,6 +8,7 @@ from datetime import timedelta
 from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
 
+from events.deployment import follow_stamp
 from events.names import GROUPS, Names
 from events.server.connection import connect, redis_errors
 from events.streams.backlog import read_backlog
@@ -59,12 +60,13 @@ async def wait_until_idle(settings: Settings, names: Names, idle: timedelta) -> 
 
 async def _state(redis: Redis, names: Names) -> tuple[str, ...] | None:
     """Last delivered entries of all groups; None if entries wait or the server doesn't respond."""
-    groups = [
-        (names.stream(topic, partition), group)
-        for topic, group in GROUPS.items()
-        for partition in range(names.partitions)
-    ]
     try:
+        await follow_stamp(redis, names)
+        groups = [
+            (names.stream(topic, partition), group)
+            for topic, group in GROUPS.items()
+            for partition in range(names.partitions)
+        ]
         backlog = await read_backlog(redis, names)
         with redis_errors():
             progress = await read_progress(redis, groups)

@@ -10,6 +10,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from events.deployment import follow_stamp
 from events.heartbeats import Heartbeat, Heartbeats
 from events.names import Names
 from events.rate_limits import read_held
@@ -32,6 +33,7 @@ async def read_snapshot(redis: Redis, names: Names) -> rows.Snapshot:
     Raises:
         Unavailable: Redis can't be reached.
     """
+    await follow_stamp(redis, names)
     beats = await Heartbeats(redis, names).read()
     alive = [beat for beat in beats if beat.age.total_seconds() <= SILENT_SECONDS]
     snapshot = rows.Snapshot(

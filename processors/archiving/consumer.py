@@ -66,6 +66,10 @@ class LogGroup:
     async def read(self) -> Batch:
         """Read a full batch, or all entries there are."""
         batch = Batch()
+        for stream in change_streams(self._names):
+            if stream not in self._after:  # the number of partitions was raised
+                await self._create(stream)
+                self._after[stream] = _FIRST
         for stream in await self._with_entries(batch):
             while not batch.is_full and await self._read_page(stream, batch):
                 pass

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 
 import structlog
 from redis.exceptions import RedisError
 
-from events.client.republisher import Republishing, Trace, is_lost
+from events.client.records import Trace
+from events.client.republisher import Republishing, is_lost
 from events.models import DocumentChanged
 from events.names import LogPosition
 from events.outbox import AssignedPosition, WaitingEvent
@@ -91,13 +93,44 @@ class OutboxRelay:
     async def _republish_lost(
         self, project: str, waiting: Sequence[WaitingEvent], archived: Mapping[str, str]
     ) -> int:
-        traces = await self._republishing.traces(waiting)
+        waiting, traces = await self._located(project, waiting)
         await self._record_positions(waiting, traces)
         lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
         count = 0
         for batch in _batches(lost):
             count += await self._republish(project, batch)
         return count
+
+    async def _located(
+        self, project: str, waiting: Sequence[WaitingEvent]
+    ) -> tuple[Sequence[WaitingEvent], Sequence[Trace]]:
+        """Return events and their records, each in the partition where it is or belongs.
+
+        A publisher keeps an event before it learns of a raise of the number of partitions, and may
+        publish it, or die, in between.
+        """
+        traces = await self._republishing.traces(waiting)
+        unknown = [
+            event.event_id
+            for event, trace in zip(waiting, traces, strict=True)
+            if trace.token is None and event.position is None
+        ]
+        if not (unknown and self._republishing.may_have_moved):
+            return waiting, traces
+        bodies = await self._outbox.bodies(project, unknown)
+        located = [
+            replace(event, partition=self._home_of(event, bodies.get(event.event_id)))
+            for event in waiting
+        ]
+        return located, await self._republishing.traces(located)
+
+    def _home_of(self, event: WaitingEvent, body: bytes | None) -> int:
+        """Return the partition of an event's document; without a valid body, the event's own."""
+        try:
+            data = DocumentChanged.from_bytes(body or b"").data
+        except MalformedEvent:
+            return event.partition
+        return self._republishing.home_of(data.project, data.uri)
 
     async def _record_positions(
         self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]

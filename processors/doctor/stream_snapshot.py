@@ -9,6 +9,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from events.deployment import follow_stamp
 from events.models import DocumentChunked
 from events.names import (
     ARCHIVER,
@@ -110,6 +111,7 @@ async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -
     Raises:
         Unavailable: Redis can't be reached.
     """
+    await follow_stamp(redis, names)
     streams = change_streams(names)
     with redis_errors():
         began = await _position_of_now(redis)

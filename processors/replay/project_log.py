@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from redis.asyncio import Redis
 
+from events.deployment import follow_stamp
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import redis_errors
 from events.streams.changes import (
@@ -60,6 +61,7 @@ class ProjectLog:
             Unavailable: Redis, Postgres or the archive can't be read.
         """
         self.damaged.clear()
+        await follow_stamp(self.redis, self.names)
         self._ends = await stream_ends(self.redis, self.names)
         await self._add_streamed(fold, {})
         self._streams_begin = fold.earliest
@@ -78,6 +80,7 @@ class ProjectLog:
         Raises:
             Unavailable: Redis can't be read.
         """
+        await follow_stamp(self.redis, self.names)
         begin, self._ends = self._ends, await stream_ends(self.redis, self.names)
         if first is not None:
             begin = dict.fromkeys(self._ends, entry_id_before(first))

@@ -120,6 +120,7 @@ def transport_options(settings: Settings, names: Names) -> Options:
     return Options(
         prefix=names.prefix,
         partitions=names.partitions,
+        shared_names=names,
         lease=settings.lease,
         max_deliveries=settings.max_deliveries,
         retry_delay=settings.retry_delay,

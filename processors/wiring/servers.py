@@ -13,7 +13,7 @@ from events.deployment import Stamp
 from events.names import Names
 from events.server.connection import check_server, connect
 from processors.admission import Admission, KeyRing
-from processors.deployment import DeploymentWatch, claim_archive, compare, join
+from processors.deployment import DeploymentWatch, claim_archive, compare, join, names_of
 from processors.recipes import recipe_of
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.settings import Settings
@@ -96,7 +96,7 @@ async def open_servers(
         key_ring = KeyRing(PublisherKeys(database, projects).read)
         yield Servers(
             stamp=stamp,
-            names=Names(stamp.prefix, stamp.partitions),
+            names=names_of(stamp),
             redis=redis,
             database=database,
             recipe=recipe,
@@ -160,4 +160,4 @@ def _names_several(url: str) -> bool:
 def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:
     """Build the watch that ends a worker when its deployment is changed."""
     writes = settings.worker_role != ANSWERER
-    return DeploymentWatch(servers.redis, servers.stamp, writes=writes)
+    return DeploymentWatch(servers.redis, servers.names, servers.stamp, writes=writes)

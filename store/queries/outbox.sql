@@ -17,14 +17,14 @@ on conflict do nothing
 -- Events that the archive is removing at this moment need no position any more, so they are
 -- skipped.
 with places as (
-    select o.event_id, n.position
-    from unnest($2::text[], $3::bigint[]) as n (event_id, position)
+    select o.event_id, n.position, n.partition
+    from unnest($2::text[], $3::bigint[], $4::smallint[]) as n (event_id, position, partition)
     join outbox o on o.project_id = $1 and o.event_id = n.event_id
     where o.position is distinct from n.position
     for update of o skip locked
 )
 update outbox o
-set position = p.position
+set position = p.position, partition = p.partition
 from places p
 where o.project_id = $1 and o.event_id = p.event_id
 

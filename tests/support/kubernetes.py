@@ -1,10 +1,12 @@
 """Manifests of the chart, rendered by Helm's own engine, and their validation by schema.
 
-``python -m tests.support.kubernetes`` writes the plain manifests of deploy/kubernetes again.
+``python -m tests.support.kubernetes`` writes the plain manifests of deploy/kubernetes and the
+numbers in hash tags of the chart again.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -13,11 +15,13 @@ import helm_python as helm
 import jsonschema
 import kubernetes_validate
 
+from events.partitions import LARGEST_PARTITIONS, spreading_number
 from tests.support.forking import ROOT
 
-__all__ = ["CHART", "PLAIN", "manifests", "plain", "require_valid"]
+__all__ = ["CHART", "PLAIN", "TAGS", "manifests", "plain", "require_valid", "tags"]
 
 CHART = ROOT / "deploy/kubernetes/chart"
+TAGS = CHART / "tags.json"
 PLAIN = {
     "headrace.yaml": "The chart with its own values",
     "scaled.yaml": "ScaledObjects of the chart with its own values, for KEDA",
@@ -40,7 +44,7 @@ _REDIS_STREAMS = {
         "passwordFromEnv": _NAME,
         "consumerGroup": _NAME,
         "address": {"type": "string", "pattern": r"^[^:]+:\d+$"},
-        "stream": {"type": "string", "pattern": r"^.+:\{(document|query)\.\d+\}:[a-z.]+$"},
+        "stream": {"type": "string", "pattern": r"^.+:\{(document|query)\.\d+(-\d+)?\}:[a-z.]+$"},
         "lagCount": _NUMBER,
         "activationLagCount": _NUMBER,
         "databaseIndex": _NUMBER,
@@ -124,6 +128,17 @@ def plain(name: str) -> str:
     return first + "".join(f"---\n{document}\n" for document in documents)
 
 
+def tags() -> str:
+    """Text of the chart's file of the numbers in hash tags: by family, those of partition 1 on."""
+    families = ("document", "query")
+    partitions = range(1, LARGEST_PARTITIONS)
+    numbers = {
+        family: " ".join(str(spreading_number(family, partition)) for partition in partitions)
+        for family in families
+    }
+    return json.dumps(numbers, indent=2) + "\n"
+
+
 def require_valid(manifest: Mapping[str, Any]) -> None:
     """Check an object against the schema of its kind, in which unknown fields are errors.
 
@@ -150,5 +165,6 @@ def _parsed(text: str) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    TAGS.write_text(tags(), encoding="utf-8")
     for name in PLAIN:
         (CHART.parent / name).write_text(plain(name), encoding="utf-8")

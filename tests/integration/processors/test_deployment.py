@@ -15,7 +15,7 @@ from events.client.client import Client
 from events.deployment import read_stamp
 from events.models import DocumentChange, DocumentChanged
 from events.names import Names, Topic
-from processors.deployment import DeploymentWatch, adopt, compare, join
+from processors.deployment import DeploymentWatch, adopt, compare, join, names_of
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
@@ -137,7 +137,7 @@ async def test_a_flushed_redis_is_stamped_again(
     """The watch of a worker restores the stamp after a flush."""
     stamp = await join(redis, worker, settings_of(redis_url))
     stop = asyncio.Event()
-    watch = DeploymentWatch(redis, stamp, interval=timedelta(milliseconds=10))
+    watch = DeploymentWatch(redis, names_of(stamp), stamp, interval=timedelta(milliseconds=10))
     watching = asyncio.create_task(watch.run(stop))
     await redis.flushall()
 
@@ -157,7 +157,7 @@ async def test_a_worker_ends_whose_deployment_was_changed(
         stamp = await join(redis, mine, settings_of(redis_url))
         await redis.flushall()
         await join(redis, theirs, settings_of(redis_url))
-        watch = DeploymentWatch(redis, stamp, interval=timedelta(milliseconds=10))
+        watch = DeploymentWatch(redis, names_of(stamp), stamp, interval=timedelta(milliseconds=10))
         with pytest.raises(ConfigurationError, match="headrace deployment --adopt"):
             await asyncio.wait_for(watch.run(asyncio.Event()), 10)
 

@@ -18,9 +18,11 @@ helm = pytest.importorskip("helm_python", reason="Helm's engine has no wheel for
 from tests.support.kubernetes import (  # noqa: E402 - it imports helm_python too
     CHART,
     PLAIN,
+    TAGS,
     manifests,
     plain,
     require_valid,
+    tags,
 )
 
 EVERYTHING: dict[str, Any] = {
@@ -60,6 +62,10 @@ def test_all_manifests_are_valid(everything: list[dict[str, Any]]) -> None:
     assert helm.lint(CHART, strict=True)["errors"] == []
     for manifest in [*manifests(), *everything]:
         require_valid(manifest)
+
+
+def test_the_chart_has_the_hash_tags_of_all_partitions() -> None:
+    assert TAGS.read_text(encoding="utf-8") == tags()
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.crc import key_slot
 
 from events.names import GROUPS, Lane, LogPosition, Names, Topic
+from events.partitions import hash_tag
 from events.streams.entries import order, preceding
 from events.streams.groups import reached
 from runtime.errors import MalformedEvent
@@ -77,13 +81,29 @@ def test_keys_that_one_script_touches_share_a_hash_tag() -> None:
         names.stream(Topic.CHANGED_BULK, 3),
         names.dead(Topic.CHANGED_LIVE, 3),
         names.seen("p", "e", 3),
+        names.number_key(3),
         names.stream(Topic.OUTCOME, 3),
     ]
     queries = [names.stream(Topic.QUERY, 3), names.replies("c", 3), names.replied("q", 3)]
 
-    assert {key.split("}")[0] for key in changes} == {"app:{document.3"}
-    assert {key.split("}")[0] for key in queries} == {"app:{query.3"}
-    assert len({*changes, *queries}) == 8
+    assert {key.split("}")[0] for key in changes} == {f"app:{{{hash_tag('document', 3)}"}
+    assert {key.split("}")[0] for key in queries} == {f"app:{{{hash_tag('query', 3)}"}
+    assert len({*changes, *queries}) == 9
+
+
+@pytest.mark.parametrize("family", ["document", "query"])
+@pytest.mark.parametrize("masters", [3, 4, 6])
+@pytest.mark.parametrize("partitions", [16, 64, 256])
+def test_partitions_are_evenly_spread_over_a_cluster(
+    family: str, masters: int, partitions: int
+) -> None:
+    """Masters have equal shares of the slots, and of the partitions; partition 0 keeps its tag."""
+    tags = [hash_tag(family, partition) for partition in range(partitions)]
+    shares = Counter(key_slot(tag.encode()) * masters // 16_384 for tag in tags)
+    assert len(shares) == masters
+    assert max(shares.values()) - min(shares.values()) <= 2
+    assert tags[0] == f"{family}.0"
+    assert len(set(tags)) == partitions
 
 
 def test_dead_letter_topics_lie_beside_their_streams() -> None:

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError, TryAgainError
 from events.client.client import Client
 from events.client.outcomes import Outcomes
 from events.client.publisher import Receipt
+from events.deployment import Stamp, begin_raise, complete_raise, put_stamp
 from events.models import (
     DocumentChange,
     DocumentChanged,
@@ -27,6 +28,7 @@ from events.server.cluster import nodes_of, primaries_of
 from events.server.connection import check_server, connect, read_memory, redis_errors
 from events.server.persistence import rewrite_files
 from events.streams.backlog import read_backlog
+from events.streams.entries import order
 from events.streams.purge import PurgeTargets, StreamPurge
 from processors.doctor.checks.environment import redis_clock
 from processors.doctor.checks.redis_server import check_redis, redis_facts
@@ -102,6 +104,39 @@ async def test_reads_wait_for_streams_of_several_nodes(redis: Redis) -> None:
     await asyncio.sleep(0)
     entry_id = await redis.xadd(streams[3], {"a": "b"})
     assert await reading == [[streams[3].encode(), [(entry_id, {b"a": b"b"})]]]
+
+
+async def test_partitions_are_raised_on_all_nodes(redis: Redis, cluster: RedisCluster) -> None:
+    """Changes of a document get later positions on another node, and each is stored once."""
+    names, stamp = Names(), Stamp(id="0" * 32, prefix=NAMES.prefix, partitions=1)
+    await put_stamp(redis, names, stamp)
+    rounds: list[list[Receipt]] = []
+
+    async def publish(client: Client) -> None:
+        while len({receipt.token.split(":")[1] for receipt in rounds[-1]} if rounds else ()) < 2:
+            rounds.append(await client.publish_many([change(uri) for uri in KEYS]))
+        rounds.append(await client.publish_many([change(uri) for uri in KEYS]))
+
+    async with Client.connect(cluster.url) as client, Client.connect(cluster.url) as other:
+        publishing = asyncio.gather(publish(client), publish(other))
+        await eventually(lambda: len(rounds) > 4, "changes are published")
+        raised = await begin_raise(redis, names, 16, stamp.id)
+        await asyncio.gather(*(complete_raise(redis, names, raised) for _ in range(2)))
+        await publishing
+    raised_names = Names(partitions=16)
+    keys = [raised_names.stream(Topic.CHANGED_LIVE, n) for n in range(16)]
+    assert len({(await cluster.primary_of(key)).port for key in keys}) == 3
+    stored = [
+        (entry.id, DocumentChanged.from_bytes(entry.fields[b"event"]).data.uri, n)
+        for n, key in enumerate(keys)
+        for entry in await read_stream(redis, key)
+    ]
+    assert len(stored) == sum(map(len, rounds))
+    for uri in KEYS:
+        homes = [n for _, name, n in sorted(stored, key=lambda row: order(row[0])) if name == uri]
+        home = raised_names.partition_of("docs", uri)
+        assert homes == sorted(homes, key=lambda n: n == home)  # all before, then all after
+        assert {0, home} == set(homes)
 
 
 async def test_transactions_are_of_one_slot(redis: Redis) -> None:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from events.names import Names
 from gateway.auth.callers import Caller, Right
 from gateway.http.operations import operation_routes
 from gateway.operations import Operations
@@ -38,7 +39,7 @@ async def operations(
     settings = Settings(
         redis_url=worker.redis_url, database_url=database.operator_url, home=tmp_path
     )
-    async with Operations.open(settings) as opened:
+    async with Operations.open(settings, Names()) as opened:
         yield opened
 
 

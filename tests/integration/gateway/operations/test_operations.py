@@ -56,7 +56,7 @@ async def operations(
 ) -> AsyncIterator[Operations]:
     """Operations on the deployment of the worker."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    async with Operations.open(settings_of(worker.redis_url, database, tmp_path)) as opened:
+    async with Operations.open(settings_of(worker.redis_url, database, tmp_path), NAMES) as opened:
         yield opened
 
 
@@ -160,7 +160,7 @@ async def test_the_end_of_the_gateway_stops_its_replays(
 ) -> None:
     """A gateway that ends leaves no child behind, and the replay can be resumed."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    async with Operations.open(settings_of(worker.redis_url, database, tmp_path)) as opened:
+    async with Operations.open(settings_of(worker.redis_url, database, tmp_path), NAMES) as opened:
         started = await opened.start_replay("docs", chunking="1:96")
         assert isinstance(started, ReplayState)
     async with Redis.from_url(worker.redis_url) as redis:
