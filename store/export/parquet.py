@@ -179,22 +179,31 @@ async def _with_vectors(
         yield rows
 
 
+def _shared_fields() -> list[pyarrow.Field]:
+    """Columns that both files begin with."""
+    types = arrow()
+    text = types.string()
+    return [
+        types.field("id", types.int64(), nullable=False),
+        types.field("uri", text, nullable=False),
+        types.field("agent", text, nullable=False),
+        types.field("kind", text, nullable=False),
+        types.field("title", text),
+        types.field("collections", types.list_(text), nullable=False),
+        types.field("metadata", text, nullable=False),
+    ]
+
+
 def _document_schema() -> pyarrow.Schema:
     types = arrow()
     text = types.string()
     return types.schema(
         [
-            types.field("id", types.int64(), nullable=False),
-            types.field("uri", text, nullable=False),
-            types.field("agent", text, nullable=False),
-            types.field("kind", text, nullable=False),
+            *_shared_fields(),
             types.field("media_type", text),
-            types.field("title", text),
             types.field("commit", text),
             types.field("content_hash", text),
             types.field("permalink_template", text),
-            types.field("metadata", text, nullable=False),
-            types.field("collections", types.list_(text), nullable=False),
             types.field("source", text),
             types.field("position", types.int64(), nullable=False),
             types.field("partition", types.int16(), nullable=False),
@@ -208,13 +217,7 @@ def _chunk_schema() -> pyarrow.Schema:
     text = types.string()
     return types.schema(
         [
-            types.field("id", types.int64(), nullable=False),
-            types.field("uri", text, nullable=False),
-            types.field("agent", text, nullable=False),
-            types.field("kind", text, nullable=False),
-            types.field("title", text),
-            types.field("collections", types.list_(text), nullable=False),
-            types.field("metadata", text, nullable=False),
+            *_shared_fields(),
             types.field("ordinal", types.int32(), nullable=False),
             types.field("start_line", types.int32(), nullable=False),
             types.field("end_line", types.int32(), nullable=False),
