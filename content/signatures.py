@@ -99,22 +99,23 @@ def signature_of(content: str, name: str, first_line: int = 1) -> Signature | No
     is among the first lines of code, the name is followed by parameters, and a body follows. So the
     middle of a function that calls itself has no signature.
     """
-    lines = content.split("\n")
-    row = _row_of_definition(lines, name)
+    row = _row_of_definition(content, name)
     if row is None:
         return None
+    lines = content.split("\n")
     return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
 
 
 def is_defined_in(content: str, name: str) -> bool:
     """Return whether a text has the signature of the unit ``name``."""
-    return _row_of_definition(content.split("\n"), name) is not None
+    return _row_of_definition(content, name) is not None
 
 
-def _row_of_definition(lines: Sequence[str], name: str) -> int | None:
+def _row_of_definition(content: str, name: str) -> int | None:
     own = _SEPARATORS.split(name)[-1]
-    if not own:
+    if not own or own not in content:  # as in most chunks, so their lines need not be divided
         return None
+    lines = content.split("\n")
     named = [
         row
         for row, line in enumerate(lines)
