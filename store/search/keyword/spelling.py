@@ -8,7 +8,7 @@ never misses a near word.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import asyncpg
 import numpy as np
@@ -48,7 +48,7 @@ async def nearest(connection: asyncpg.Connection, generation_id: int, term: str)
         _QUERIES["read_vocabulary"], generation_id, lengths, _MAX_UNSORTED_ROWS
     )
     words = _by_length(rows, frozenset(lengths))
-    near = [pair for text in words.values() for pair in near_words(text, term, edits)]
+    near = near_words(words.values(), term, edits)
     best = min((distance for distance, _ in near), default=0)
     return sorted({word for distance, word in near if distance == best})[:MAX_NEAREST]
 
@@ -69,20 +69,19 @@ def _by_length(rows: Iterable[Mapping[str, object]], lengths: frozenset[int]) ->
     return {length: "\n".join(parts) + "\n" for length, parts in texts.items()}
 
 
-def near_words(text: str, term: str, edits: int) -> list[tuple[int, str]]:
-    """Words of ``text`` within ``edits`` of the term, each with its distance before it.
+def near_words(texts: Iterable[str], term: str, edits: int) -> list[tuple[int, str]]:
+    """Words of texts within ``edits`` of the term, each with its distance before it.
 
-    A line feed ends each word of the text, and all have the same length.
+    A line feed ends each word of a text, and all words of one text have the same length.
     """
-    width = text.index("\n") + 1
-    matrix = np.frombuffer(text.encode("utf-32-le"), np.uint32).reshape(-1, width)[:, :-1]
-    rows = np.flatnonzero(_may_be_near(matrix, term, edits))
-    distances = edit_distances(matrix[rows], term)
-    is_near = distances <= edits
-    return [
-        (distance, text[row * width : (row + 1) * width - 1])
-        for row, distance in zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
-    ]
+    candidates: list[str] = []
+    for text in texts:
+        width = text.index("\n") + 1
+        matrix = np.frombuffer(text.encode("utf-32-le"), np.uint32).reshape(-1, width)[:, :-1]
+        rows = np.flatnonzero(_may_be_near(matrix, term, edits)).tolist()
+        candidates += [text[row * width : (row + 1) * width - 1] for row in rows]
+    distances = edit_distances(candidates, term).tolist()
+    return [pair for pair in zip(distances, candidates, strict=True) if pair[0] <= edits]
 
 
 def _may_be_near(words: npt.NDArray[np.uint32], term: str, edits: int) -> npt.NDArray[np.bool_]:
@@ -102,18 +101,22 @@ def _may_be_near(words: npt.NDArray[np.uint32], term: str, edits: int) -> npt.ND
     return is_near
 
 
-def edit_distances(words: npt.NDArray[np.uint32], term: str) -> npt.NDArray[np.uint8]:
-    """Optimal string alignment distance of each row of code points to the term.
+def edit_distances(words: Sequence[str], term: str) -> npt.NDArray[np.uint8]:
+    """Optimal string alignment distance of each word to the term.
 
     Edits are insertion, deletion, replacement, and the swap of two neighbours, after Damerau, "A
-    technique for computer detection and correction of spelling errors", CACM 7(3), 1964.
+    technique for computer detection and correction of spelling errors", CACM 7(3), 1964. The
+    distance of a shorter word is that after its last letter.
     """
-    columns = np.ascontiguousarray(words.T)
+    lengths = np.array([len(word) for word in words], np.intp)
+    width = int(lengths.max(initial=0))
+    padded = "".join(word.ljust(width, "\0") for word in words).encode("utf-32-le")
+    columns = np.ascontiguousarray(np.frombuffer(padded, np.uint32).reshape(len(words), width).T)
     letters = [np.uint32(ord(letter)) for letter in term]
-    rows, width = words.shape
-    before = previous = [np.full(rows, i, np.uint8) for i in range(len(letters) + 1)]
+    before = previous = [np.full(len(words), i, np.uint8) for i in range(len(letters) + 1)]
+    distances = [previous[-1]]
     for j in range(width):
-        current = [np.full(rows, j + 1, np.uint8)]
+        current = [np.full(len(words), j + 1, np.uint8)]
         for i, letter in enumerate(letters):
             differs = columns[j] != letter
             cell = np.minimum(previous[i + 1], current[i]) + np.uint8(1)
@@ -123,4 +126,5 @@ def edit_distances(words: npt.NDArray[np.uint32], term: str) -> npt.NDArray[np.u
                 cell = np.where(swapped, np.minimum(cell, before[i - 1] + np.uint8(1)), cell)
             current.append(cell)
         before, previous = previous, current
-    return previous[-1]
+        distances.append(current[-1])
+    return np.stack(distances)[lengths, np.arange(len(words))]
