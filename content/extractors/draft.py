@@ -27,6 +27,8 @@ class Draft:
         self.warnings: list[str] = []
         self._place_of: list[int] = []
         self._places: dict[Place, int] = {}
+        self._last_place: Place | None = None
+        self._last_index = 0
         self._bytes = 0
 
     @property
@@ -40,7 +42,10 @@ class Draft:
         Raises:
             LimitExceeded: the rendition would have more than 8 MiB.
         """
-        index = self._places.setdefault(place, len(self._places))
+        if place is not self._last_place:
+            self._last_place = place
+            self._last_index = self._places.setdefault(place, len(self._places))
+        index = self._last_index
         for line in cleaned(text).split("\n"):
             self._bytes += 1 + (len(line) if line.isascii() else len(line.encode()))
             if self._bytes > MOST_BYTES:
@@ -111,9 +116,20 @@ def cleaned(text: str) -> str:
     """Return ``text`` with plain line ends, and without NUL and lone surrogates."""
     if "\r" in text:
         text = _LINE_END.sub("\n", text)
-    if not text.isascii() or "\0" in text:
+    if "\0" in text or not _is_encodable(text):
         text = _UNWANTED.sub(lambda match: "" if match[0] == "\0" else "\ufffd", text)
     return text
+
+
+def _is_encodable(text: str) -> bool:
+    """True for a text without surrogates; encoding finds them faster than a regular expression."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def fence_mark(text: str) -> str:

@@ -111,32 +111,30 @@ class Walk:
         Raises:
             LimitExceeded: the rendition would exceed 8 MiB, or a table 200,000 cells.
         """
-        ancestors: list[LexborNode] = []
+        ancestors: list[tuple[LexborNode, str]] = []
         node: LexborNode | None = root
         while node is not None:
-            entered = self._enter(node, len(ancestors))
-            child = node.child if entered else None
-            if child is not None:
-                ancestors.append(node)
-                node = child
-                continue
-            if entered:
-                self._leave(node)
+            tag = node.tag or ""
+            if tag == "-text":
+                self._buffer.append(node.text_content or "")
+            elif self._enter(node, tag, len(ancestors)):
+                child = node.child
+                if child is not None:
+                    ancestors.append((node, tag))
+                    node = child
+                    continue
+                self._leave(tag)
             following = node.next if ancestors else None
             while following is None and ancestors:
-                node = ancestors.pop()
-                self._leave(node)
+                node, tag = ancestors.pop()
+                self._leave(tag)
                 following = node.next if ancestors else None
             node = following
         self._flush()
         self._draft.gap()
 
-    def _enter(self, node: LexborNode, depth: int) -> bool:
+    def _enter(self, node: LexborNode, tag: str, depth: int) -> bool:
         """Append what precedes the children. Returns False if the children are not to be read."""
-        tag = node.tag or ""
-        if tag == "-text":
-            self._buffer.append(node.text_content or "")
-            return False
         if tag in DROPPED_TAGS or tag[:1] in "-_!" or node.mem_id in self._dropped:
             return False
         if tag not in _BLOCKS and tag not in _HEADINGS:
@@ -187,8 +185,7 @@ class Walk:
             self._draft.gap()
             self._indents.append(_Indent("> ", "> "))
 
-    def _leave(self, node: LexborNode) -> None:
-        tag = node.tag or ""
+    def _leave(self, tag: str) -> None:
         if tag not in _BLOCKS:
             return
         self._flush()
@@ -207,11 +204,11 @@ class Walk:
             return
         text = "".join(self._buffer)
         self._buffer.clear()
+        if not text or text.isspace():
+            return
         if _LINE_BREAK in text:
             text = _AROUND_BREAK.sub(_LINE_BREAK, text).strip(_LINE_BREAK)
         lines = [" ".join(line.split()) for line in text.split(_LINE_BREAK)]
-        if not any(lines):
-            return
         # no blank line separates an item from the one before
         if not self._indents or self._indents[-1].used:
             self._draft.gap()
@@ -221,8 +218,10 @@ class Walk:
             self._draft.gap()
 
     def _put_line(self, line: str) -> None:
-        prefix = "".join([indent.taken() for indent in self._indents])
-        self._draft.put((prefix + line).rstrip(), self._place)
+        if self._indents:
+            prefix = "".join([indent.taken() for indent in self._indents])
+            line = (prefix + line).rstrip()
+        self._draft.put(line, self._place)
 
     def _put_heading(self, node: LexborNode, level: int) -> None:
         name = inline_text(node, self._dropped, marked=False)

@@ -84,12 +84,31 @@ def test_links_in_a_main_element_are_read() -> None:
     assert "Another page" in _text(f"<main>{_TEXT}{_LINKS}</main>")
 
 
-def test_a_declared_article_loses_its_boxes_of_links() -> None:
-    head = "<meta property='og:type' content='article'>"
+_OTHER_TYPE = "<meta property='og:type' content='website'>"
+_WIDE = "\U0001f600" * 80  # nearly as long as a declaration may be
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "<meta property='og:type' content='article'>",
+        f"{_OTHER_TYPE}<META PROPERTY='OG:TYPE' CONTENT='ARTICLE'>",
+        f"<meta name='{_WIDE}' property='og:type' content='article'>",
+        f"{_OTHER_TYPE * 60}<meta property='article:published_time' content='2026'>",
+        '<script type="application/ld+json">{"@type": "BlogPosting"}</script>',
+        "<i itemtype='https://schema.org/NewsArticle'></i>",
+    ],
+)
+def test_a_declared_article_loses_its_boxes_of_links(head: str) -> None:
     box = f"<div><h3>More news</h3>{_LINKS}</div>"
     text = _text(f"<main>{_TEXT}{box}</main>", head)
     assert "Another page" not in text
     assert "More news" not in text
+
+
+def test_a_page_that_declares_no_article_keeps_its_sections_of_links() -> None:
+    box = f"<div><h3>More news</h3>{_LINKS}</div>"
+    assert "More news" in _text(f"<main>{_TEXT}{box}</main>", _OTHER_TYPE)
 
 
 def test_a_section_that_is_only_named_like_advertising_is_read() -> None:
