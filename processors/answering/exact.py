@@ -11,7 +11,8 @@ from events.models import ExactCounts, Query
 from processors.answering.results import Assembler
 from runtime.traces import staged
 from store.generations.catalog import Generation
-from store.search.exact import ExactMatches, Place
+from store.search.exact import ExactMatches
+from store.search.lines import Place
 from store.search.patterns import Pattern
 from store.search.search import Search
 
@@ -20,15 +21,17 @@ __all__ = ["answer_exactly"]
 
 async def answer_exactly(
     search: Search, assembler: Assembler, query: Query, generation: Generation
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], bool]:
     """Return the fields of an answer that an exact search decides.
+
+    The second value is False if the generation may have been replaced or dropped.
 
     Raises:
         UsageError: the pattern is wrong or not safe, or ``after`` is not a place.
         Unavailable: Postgres cannot be reached.
     """
     matches = await _matches(search, query, generation)
-    results, context = await assembler.assemble_lines(query, matches.passages, generation)
+    results, context = await assembler.assemble_lines(query, matches)
     counts = ExactCounts(
         matches=matches.matches,
         files=matches.files,
@@ -36,12 +39,13 @@ async def answer_exactly(
         searched_to=matches.searched_to if matches.truncated else None,
         next=matches.next.token() if matches.next else None,
     )
-    return {
+    fields = {
         "results": results,
         "context": context,
         "searched_chunks": matches.chunks,
         "exact": counts,
     }
+    return fields, matches.is_live
 
 
 @staged("search")

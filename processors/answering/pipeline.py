@@ -216,8 +216,7 @@ class Answering:
         if generation is not None:
             return (await self._answer(question, generation))[0]
         query = question.query
-        is_plain = query.mode != "exact" and query.like is None
-        generation = await self._search.live(query.project, may_be_former=is_plain)
+        generation = await self._search.live(query.project, may_be_former=query.like is None)
         if generation.id not in self._notices.compared:
             self._notices.compare(query.project, generation)
         answer, is_complete = await self._answer(question, generation)
@@ -236,10 +235,9 @@ class Answering:
         """
         query, stopwatch = question.query, question.stopwatch
         if query.mode == "exact":
-            exact = await answer_exactly(self._search, self._assembler, query, generation)
+            fields, is_live = await answer_exactly(self._search, self._assembler, query, generation)
             stopwatch.lap("search")
-            answer = self._answered(question, generation, **exact)
-            return answer, bool(answer.results)
+            return self._answered(question, generation, **fields), is_live
         reranked_chunks = self._relevance.candidates(query)
         subject = None
         if query.like is None:

@@ -103,12 +103,11 @@ class Assembler:
 
     @staged("assemble")
     async def assemble_lines(
-        self, query: Query, found_lines: Sequence[exact.Passage], generation: Generation
+        self, query: Query, matches: exact.ExactMatches
     ) -> tuple[tuple[SearchResult, ...], str | None]:
         """Return a result for each passage of an exact search, and the context as ``assemble``."""
-        ids = [passage.chunk_id for passage in found_lines]
-        rows = await self._search.rows(generation, query.agent, ids)
-        present = [passage for passage in found_lines if passage.chunk_id in rows]
+        rows = matches.rows
+        present = [passage for passage in matches.passages if passage.chunk_id in rows]
         results = tuple(
             _lines_result(rows[passage.chunk_id], passage, query.text) for passage in present
         )

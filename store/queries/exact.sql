@@ -3,8 +3,8 @@
 select set_config('statement_timeout', $1, true)
 
 -- name: next_documents
--- The next $4 documents in path order, from the uri $2 and the agent $3 on. The index has the agent
--- first, so the next documents of each agent are read from it, and merged.
+-- The next $5 documents in path order, from the uri $2 and the agent $3 on. The index has the agent
+-- first, so the next documents of each agent are read from it, and merged. $4: as in documents_of.
 select d.id, d.uri, d.agent
 from (
     select '' as agent
@@ -24,19 +24,21 @@ cross join lateral (
         and (d.uri, d.agent) >= ($2, $3)
         and {conditions}
     order by d.uri
-    limit $4
+    limit $5
 ) d
+where (select set_config('statement_timeout', $4, true)) is not null
 order by d.uri, d.agent
-limit $4
+limit $5
 
 -- name: documents_of
--- The documents of those of the chunks $4 that contain the text $5, in path order, from the uri $2
--- and the agent $3 on.
+-- The documents of those of the chunks $5 (an array as text) that contain the text $6, in path order, from the uri $2
+-- and the agent $3 on. $4: longest duration of each further statement of this transaction, in
+-- milliseconds.
 select d.id, d.uri, d.agent, own.chunk_ids
 from (
     select document_id, array_agg(id) as chunk_ids
     from chunks
-    where generation_id = $1 and id = any ($4::bigint[]) and strpos(content, $5) > 0
+    where generation_id = $1 and id = any ($5::text::bigint[]) and strpos(content, $6) > 0
     group by document_id
 ) own
 cross join lateral (
@@ -45,17 +47,22 @@ cross join lateral (
     where generation_id = $1 and id = own.document_id
     offset 0
 ) d
-where not d.deleted and (d.uri, d.agent) >= ($2, $3) and {conditions}
+where
+    (select set_config('statement_timeout', $4, true)) is not null
+    and not d.deleted
+    and (d.uri, d.agent) >= ($2, $3)
+    and {conditions}
 order by d.uri, d.agent
 
 -- name: passages
 -- Passages of the documents $2 that match the expression $3, which all contain the text $4, in the
 -- order of $2 and of the text. A passage is a chunk, or the joined text of chunks that have lines
 -- in common. With $12, the expression is
--- that text. $5: examples or text. $6: only passages with one of these chunks; null: all. $11: those of
+-- that text. $5: examples or text. $6: only passages with one of these chunks (an array as text); null: all. $11: those of
 -- the first document end after this line. In the first $7 passages or, with $10, in the first
 -- passage of each document, matches are between the characters $8 and $9, which the text itself has
--- not; the others have no text. With $10, lines is the number of lines that match. Every row has the number of chunks; if there is no passage, it has
+-- not; the others have their number instead. With $10, lines is the number of lines that match. Every
+-- row has the number of chunks, and whether the generation is live; if there is no passage, it has
 -- nothing else.
 with
 pieces as (
@@ -74,7 +81,7 @@ pieces as (
     join chunks c on c.generation_id = $1 and c.document_id = own.document_id
     join documents d on d.generation_id = $1 and d.id = own.document_id
     cross join lateral (
-        select ($6::bigint[] is null or c.id in (select unnest($6))) and {conditions} as is_candidate
+        select ($6::text is null or c.id in (select unnest($6::text::bigint[]))) and {conditions} as is_candidate
     ) chosen
     where c.is_example = $5
 ),
@@ -98,7 +105,8 @@ passages as (
         min(k.ordinal) as ordinal,
         min(k.start_line) as start_line,
         (array_agg(k.id order by k.ordinal))[1] as chunk_id,
-        translate(string_agg(c.content, '' order by k.ordinal), $8 || $9, '??') as content
+        count(*) > 1 as is_joined,
+        string_agg(c.content, '' order by k.ordinal) as content
     from kept k
     cross join lateral (
         select content from chunks where generation_id = $1 and id = k.id offset 0
@@ -106,39 +114,57 @@ passages as (
     group by k.place, k.run
     having bool_or(k.is_candidate) and (k.place > 1 or max(k.end_line) > $11)
 ),
+clean as (
+    select
+        place,
+        ordinal,
+        start_line,
+        chunk_id,
+        is_joined,
+        case
+            when strpos(content, $8) > 0 or strpos(content, $9) > 0
+                then translate(content, $8 || $9, '??')
+            else content
+        end as content
+    from passages
+),
 found as (
     select
         *,
         row_number() over (order by place, ordinal) as number,
         row_number() over (partition by place order by ordinal) as number_in_document
-    from passages
-    where strpos(content, $4) > 0 and ($12 or content ~ $3)
+    from clean
+    where not is_joined or (strpos(content, $4) > 0 and ($12 or content ~ $3))
+),
+shown as (
+    select
+        *,
+        case when $10 then number_in_document = 1 and $7 > 0 else number <= $7 end as is_shown
+    from found
 ),
 examined as (select count(*) filter (where is_candidate) as chunks from pieces)
 select
     e.chunks,
-    f.place,
-    f.chunk_id,
-    f.start_line,
+    exists (select from generations where id = $1 and state = 'live') as is_live,
+    s.place,
+    s.chunk_id,
+    s.start_line,
     case
-        when f.place is null then 0
-        when $12 then (length(f.content) - length(replace(f.content, $4, ''))) / length($4)
-        else regexp_count(f.content, $3)
+        when s.place is null or s.is_shown then 0
+        when $12 then (length(s.content) - length(replace(s.content, $4, ''))) / length($4)
+        else regexp_count(s.content, $3)
     end as matches,
     case
         when $10 then (
             select count(*)
-            from unnest(string_to_array(f.content, E'\n')) as line
+            from unnest(string_to_array(s.content, E'\n')) as line
             where strpos(line, $4) > 0 and ($12 or line ~ $3)
         )
     end as lines,
-    case
-        when case when $10 then f.number_in_document = 1 and $7 > 0 else f.number <= $7 end
-            then regexp_replace(f.content, $3, $8 || '\&' || $9, 'g')
-    end as text
+    case when s.is_shown then regexp_replace(s.content, $3, $8 || '\&' || $9, 'g') end as text
 from examined e
-left join found f on true
-order by f.number
+left join shown s on true
+order by s.number
 
 -- name: lines
 -- The chunks with the lines from $3 to $4 of each document $2, in order.

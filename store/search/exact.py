@@ -7,16 +7,14 @@ are searched, or the time or the number of chunks is used up.
 
 from __future__ import annotations
 
-import json
 import math
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
+from itertools import accumulate, groupby
 from operator import itemgetter
 from time import monotonic
-from typing import NamedTuple
 
 import asyncpg
 
@@ -25,19 +23,20 @@ from store.documents.text import TextPart, joined_lines
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.search.filters import Condition, Visibility
+from store.search.chunk_rows import rows_of
+from store.search.filters import PLANNED_ONCE, Condition, Visibility
 from store.search.keyword.retriever import KeywordRetriever, Narrowed
 from store.search.keyword.tokenizer import TOKENS_VERSION
+from store.search.lines import CLOSE, LAST_LINE, OPEN, Line, Place, cut, matching_lines, runs_of
 from store.search.patterns import Pattern
+from store.types import ChunkRow
 
 __all__ = [
     "MOST_CHUNKS",
     "MOST_MILLISECONDS",
     "ExactMatches",
     "ExactSearch",
-    "Line",
     "Passage",
-    "Place",
 ]
 
 MOST_MILLISECONDS = 250
@@ -51,59 +50,21 @@ _COUNTING_SHARE = 0.02
 
 _FIRST_BATCH = 4
 _LARGEST_BATCH = 4_096
+_CHUNKS_PER_PASSAGE = 2
+"""Chosen chunks that are read at first for each passage, as not all of them match."""
+
 _BATCH_SECONDS = 0.04
 _SMALLEST_TIMEOUT_MS = 5
-_MOST_LINES = 20
-"""Most matching lines of a passage."""
+_OVERTIME = 1.2
+"""Most share of the time left that a statement may take. Each change takes a round trip."""
 
-_LONGEST_LINE = 2_000
-"""Characters of a line that are shown."""
+_ROWS_TIMEOUT_MS = 100
+"""Below this limit of a statement, the rows of the results are read without it."""
 
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
-"""Noncharacters of Unicode: no text that is exchanged has them."""
-
-_LAST_LINE = 2**31 - 1
 _AFTER_AGENT = " "
 """A name with this at its end comes after the name, and before all longer ones."""
 
 _QUERIES = named("exact")
-
-
-class Place(NamedTuple):
-    """Line of a document, in the order of a search. Agent '' is that of shared documents."""
-
-    uri: str = ""
-    agent: str = ""
-    line: int = 0
-
-    def token(self) -> str:
-        """Text that ``of_token`` reads."""
-        return urlsafe_b64encode(json.dumps(self, ensure_ascii=False).encode()).decode().rstrip("=")
-
-    @classmethod
-    def of_token(cls, token: str) -> Place:
-        """Inverse of ``token``.
-
-        Raises:
-            UsageError: the text is not a token.
-        """
-        try:
-            uri, agent, line = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-            place = cls(str(uri), str(agent), int(line))
-            place.uri.encode()
-        except (ValueError, TypeError):
-            place = None
-        if place is None or "\0" in place.uri + place.agent or not 0 <= place.line <= _LAST_LINE:
-            raise UsageError("`after` is not a place", "use `next` of the answer before")
-        return place
-
-
-class Line(NamedTuple):
-    """A line. ``spans``: characters from and to which it matches; None if it does not match."""
-
-    number: int
-    text: str
-    spans: tuple[tuple[int, int], ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +98,13 @@ class ExactMatches:
     truncated: bool = False
     searched_to: str | None = None
     next: Place | None = None
+    rows: Mapping[int, ChunkRow] = field(default_factory=dict)
+    is_live: bool = False
 
 
 @dataclass
 class _Run:
-    """State of one search."""
+    """State of one search. ``timeout_ms``: the longest duration of the next statement."""
 
     pattern: Pattern
     visibility: Visibility
@@ -150,13 +113,21 @@ class _Run:
     per_file: bool
     context: int
     seconds: float
+    ends_at: float = math.inf
     deadline: float = math.inf
+    timeout_ms: float = math.inf
     result: ExactMatches = field(default_factory=ExactMatches)
     narrowed: Narrowed | None = None
 
     @property
     def is_full(self) -> bool:
         return self.result.next is not None
+
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds until the search ends; counting in chosen chunks is paced instead."""
+        ends_at = self.deadline if self.narrowed is None else self.ends_at
+        return max(_SMALLEST_TIMEOUT_MS, int((ends_at - monotonic()) * 1000))
 
 
 class ExactSearch:
@@ -191,38 +162,51 @@ class ExactSearch:
             asyncpg.PostgresError: the server failed.
         """
         run = _Run(pattern, visibility, after or Place(), limit, per_file, context, seconds)
-        async with self._database.scope(generation.project_id, agent, generation.id) as connection:
+        result = run.result
+        words = (*pattern.words, *visibility.words)
+        narrows = bool(words) and generation.recipe.tokens == TOKENS_VERSION
+        settings = PLANNED_ONCE if narrows and visibility.is_plain else {}
+        scope = partial(self._database.scope, generation.project_id, agent, generation.id)
+        has_rows = False
+        async with scope(settings) as connection:
             try:
-                words = (*pattern.words, *visibility.words)
-                if words and generation.recipe.tokens == TOKENS_VERSION:
+                if narrows:
                     run.narrowed = await self._keyword.narrowed(connection, visibility, words)
                 await _search(connection, run, keep_counting=after is None)
+                if run.timeout_ms > _ROWS_TIMEOUT_MS:
+                    result.rows = await rows_of(connection, generation, agent, _chunk_ids(result))
+                    has_rows = True
             except asyncpg.QueryCanceledError:
-                run.result.truncated = True
+                result.truncated = True
             except asyncpg.DataError as error:
                 raise UsageError(
                     f"the pattern is too complex: {error}", "make it shorter"
                 ) from None
-        if run.result.truncated and run.result.next is None:
-            run.result.next = run.after
-        if context and run.result.passages:
-            async with self._database.scope(
-                generation.project_id, agent, generation.id
-            ) as connection:
-                run.result.passages = await _with_context(
-                    connection, generation.id, run.result.passages, context
-                )
-        return run.result
+        if result.truncated and result.next is None:
+            result.next = run.after
+        if result.passages and (context or not has_rows):
+            async with scope() as connection:
+                if context:
+                    result.passages = await _with_context(
+                        connection, generation.id, result.passages, context
+                    )
+                result.rows = await rows_of(connection, generation, agent, _chunk_ids(result))
+        return result
+
+
+def _chunk_ids(result: ExactMatches) -> list[int]:
+    return [passage.chunk_id for passage in result.passages]
 
 
 async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: bool) -> None:
     """Search batch by batch; ``run.after`` follows what was searched."""
-    run.deadline = monotonic() + run.seconds
+    run.ends_at = run.deadline = monotonic() + run.seconds
     size = _FIRST_BATCH
     queue: list[asyncpg.Record] | None = None
     if run.narrowed is not None:
-        queue = await _documents(connection, run, "documents_of", *run.narrowed)
-        size = max(size, run.limit)  # most of them match
+        chunk_ids, text = run.narrowed
+        queue = await _documents(connection, run, "documents_of", _array(chunk_ids), text)
+        size = _least_documents(queue, _CHUNKS_PER_PASSAGE * run.limit)
     while True:
         began = monotonic()
         if queue is None:
@@ -232,10 +216,7 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
             batch, queue = queue[:size], queue[size:]
             is_last = not queue
         if batch:
-            was_full = run.is_full
             await _search_batch(connection, run, batch)
-            if run.is_full and not was_full:
-                run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
         if is_last or (run.is_full and not keep_counting):
             return
         if monotonic() >= run.deadline or run.result.chunks >= MOST_CHUNKS:
@@ -246,27 +227,40 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
         size = int(min(_LARGEST_BATCH, max(1, size * min(4.0, pace))))
 
 
+def _least_documents(documents: Sequence[asyncpg.Record], chunks: int) -> int:
+    """Return the number of the first documents that have so many of the chosen chunks."""
+    sums = accumulate(len(document["chunk_ids"]) for document in documents)
+    return next((count for count, total in enumerate(sums, 1) if total >= chunks), _LARGEST_BATCH)
+
+
 async def _documents(
     connection: asyncpg.Connection, run: _Run, name: str, *wanted: object
 ) -> list[asyncpg.Record]:
-    conditions = run.visibility.of_document(first_parameter=4 + len(wanted))
+    conditions = run.visibility.of_document(first_parameter=5 + len(wanted))
     if run.visibility.selects_chunks or not conditions.sql:
         conditions = Condition("true", ())
     sql = _QUERIES[name].format(conditions=conditions.sql)
     generation_id = run.visibility.generation_id
     uri, agent, line = run.after
-    if line == _LAST_LINE:
+    if line == LAST_LINE:
         agent += _AFTER_AGENT
+    run.timeout_ms = run.left_ms
     rows: list[asyncpg.Record] = await connection.fetch(
-        sql, generation_id, uri, agent, *wanted, *conditions.arguments
+        sql, generation_id, uri, agent, str(run.timeout_ms), *wanted, *conditions.arguments
     )
     return rows
+
+
+def _array(numbers: Sequence[int]) -> str:
+    """Array of Postgres as text, because the driver takes long to encode many elements."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 async def _search_batch(
     connection: asyncpg.Connection, run: _Run, batch: Sequence[asyncpg.Record]
 ) -> None:
     await _bound(connection, run)
+    was_full = run.is_full
     conditions = run.visibility.of_document(first_parameter=13)
     chosen = run.visibility.selects_chunks and conditions.sql
     result = run.result
@@ -277,24 +271,27 @@ async def _search_batch(
         run.pattern.sql,
         run.pattern.literal,
         run.visibility.of_examples,
-        [chunk_id for document in batch for chunk_id in document["chunk_ids"]]
+        _array([chunk_id for document in batch for chunk_id in document["chunk_ids"]])
         if run.narrowed
         else None,
         0 if run.is_full else run.limit + 2,
-        _OPEN,
-        _CLOSE,
+        OPEN,
+        CLOSE,
         run.per_file,
         run.after.line if Place(batch[0]["uri"], batch[0]["agent"])[:2] == run.after[:2] else 0,
         run.pattern.is_literal,
         *(conditions.arguments if chosen else ()),
     )
     result.chunks += rows[0]["chunks"]
+    result.is_live = rows[0]["is_live"]
     hits = (row for row in rows if row["place"] is not None)
     for number, of_document in groupby(hits, key=itemgetter("place")):
         document = batch[number - 1]
         _take(run, document["id"], Place(document["uri"], document["agent"]), list(of_document))
+    if run.is_full and not was_full:
+        run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
     last = batch[-1]
-    run.after = Place(last["uri"], last["agent"], _LAST_LINE)
+    run.after = Place(last["uri"], last["agent"], LAST_LINE)
     result.searched_to = last["uri"]
 
 
@@ -306,11 +303,11 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
     lines = [
         (row["chunk_id"], line)
         for row in with_text
-        for line in _matching_lines(row["text"], row["start_line"])
+        for line in matching_lines(row["text"], row["start_line"])
         if line.number >= first
     ]
     if run.is_full or first == 1:
-        matches = sum(row["matches"] for row in rows)
+        matches = sum(row["matches"] + (row["text"] or "").count(OPEN) for row in rows)
     else:
         matches = sum(max(1, len(line.spans or ())) for _, line in lines)
     if not matches:
@@ -319,7 +316,7 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
     result.matches += matches
     if run.is_full:
         return
-    passages = list(_runs(lines, run.context)) if lines else []
+    passages = list(runs_of(lines, run.context)) if lines else []
     for passage in passages[:1] if run.per_file else passages:
         if len(result.passages) == run.limit:
             break
@@ -337,45 +334,7 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
             return
     result.next = result.passages[-1].place
     if run.per_file:
-        result.next = result.next._replace(line=_LAST_LINE)
-
-
-def _runs(lines: Sequence[tuple[int, Line]], context: int) -> Iterator[list[tuple[int, Line]]]:
-    """Divide matching lines into runs: lines whose context touches that of the next one."""
-    run: list[tuple[int, Line]] = []
-    for chunk_id, line in lines:
-        is_apart = not context or (run and line.number - run[-1][1].number > 2 * context + 1)
-        if run and (is_apart or len(run) == _MOST_LINES):
-            yield run
-            run = []
-        run.append((chunk_id, line))
-    yield run
-
-
-def _matching_lines(text: str, start_line: int) -> Iterator[Line]:
-    """Read the lines with marks, and leave the marks out."""
-    for number, line in enumerate(text.split("\n"), start_line):
-        if _OPEN in line:
-            before, *parts = line.split(_OPEN)
-            plain, spans = before, []
-            for part in parts:
-                match, _, rest = part.partition(_CLOSE)
-                if match:
-                    spans.append((len(plain), len(plain) + len(match)))
-                plain += match + rest
-            yield _cut(Line(number, plain, tuple(spans)))
-
-
-def _cut(line: Line) -> Line:
-    """Leave out most of a long line: it keeps what is around its first match."""
-    if len(line.text) <= _LONGEST_LINE:
-        return line
-    begin = max(0, line.spans[0][0] - _LONGEST_LINE // 4) if line.spans else 0
-    text = line.text[begin : begin + _LONGEST_LINE]
-    if line.spans is None:
-        return Line(line.number, text, None)
-    spans = ((start - begin, min(end - begin, len(text))) for start, end in line.spans)
-    return Line(line.number, text, tuple(span for span in spans if span[0] < len(text)))
+        result.next = result.next._replace(line=LAST_LINE)
 
 
 async def _with_context(
@@ -401,7 +360,7 @@ def _around(passage: Passage, parts: Sequence[TextPart], first: int, last: int) 
     texts = joined_lines(parts, first)[: last - first + 1]
     return (
         tuple(
-            matching.get(number) or _cut(Line(number, text, None))
+            matching.get(number) or cut(Line(number, text, None))
             for number, text in enumerate(texts, first)
         )
         or passage.lines
@@ -409,6 +368,8 @@ def _around(passage: Passage, parts: Sequence[TextPart], first: int, last: int) 
 
 
 async def _bound(connection: asyncpg.Connection, run: _Run) -> None:
-    """Let the server cancel the next statement at the deadline."""
-    left_ms = int((run.deadline - monotonic()) * 1000)
-    await connection.execute(_QUERIES["bound_time"], str(max(_SMALLEST_TIMEOUT_MS, left_ms)))
+    """Let the server cancel the next statement near the end of the search."""
+    left_ms = run.left_ms
+    if run.timeout_ms > _OVERTIME * left_ms:
+        await connection.execute(_QUERIES["bound_time"], str(left_ms))
+        run.timeout_ms = left_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,8 +24,9 @@ from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
+from store.search.chunk_rows import decoded, rows_of, visible
 from store.search.exact import ExactMatches, ExactSearch
-from store.search.filters import Visibility
+from store.search.filters import PLANNED_ONCE, Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
 from store.search.keyword.tokenizer import TOKENS_VERSION, require_known_terms, terms
 from store.search.patterns import Pattern
@@ -57,10 +57,6 @@ SUBJECT_TERMS = 15
 """Terms of a chunk by which others are found that are like it: those of highest IDF."""
 
 _LIVE_SECONDS = 2.0
-_PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
-"""Settings for statements without filters. Their best plan is the same for any arguments, but
-Postgres would often plan again, which takes up to a third of the time of a statement."""
-
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
 _VECTORS = named("vectors")
@@ -290,7 +286,7 @@ class Search:
             named_by: list[object] = [like.chunk_id]
             if like.chunk_id is None:
                 named_by = [like.uri, like.line or 1]
-            sql, arguments = _visible(query, generation, agent, first_parameter=2 + len(named_by))
+            sql, arguments = visible(query, generation, agent, first_parameter=2 + len(named_by))
             chunk = await connection.fetchrow(sql, generation.id, *named_by, *arguments)
             if chunk is None:
                 place = like.uri if like.chunk_id is None else f"chunk {like.chunk_id}"
@@ -318,7 +314,7 @@ class Search:
     ) -> dict[int, ChunkRow]:
         """The rows of some chunks by id; deleted or invisible chunks are absent."""
         async with self._scope(generation, agent, Filters()) as connection:
-            return await _rows(connection, generation, agent, chunk_ids)
+            return await rows_of(connection, generation, agent, chunk_ids)
 
     async def contexts(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
@@ -341,14 +337,14 @@ class Search:
         Deleted and invisible chunks are absent.
         """
         async with self._scope(generation, agent, Filters()) as connection:
-            rows = await _rows(connection, generation, agent, chunk_ids)
+            rows = await rows_of(connection, generation, agent, chunk_ids)
             ordinals, beginnings = needed(rows)
             if not ordinals and not beginnings:
                 return rows, []
             arguments = [[*column] for column in zip(*ordinals, strict=True)] or [[], []]
             arguments += [[*column] for column in zip(*beginnings, strict=True)] or [[], [], [], []]
             parts = await connection.fetch(_QUERIES["unit_parts"], generation.id, *arguments)
-        return rows, [ChunkPart(**_decoded(part)) for part in parts]
+        return rows, [ChunkPart(**decoded(part)) for part in parts]
 
     async def vectors(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
@@ -405,9 +401,9 @@ class Search:
             similar = await self._nearest(connection, generation, request, run)
             chunk_ids = [*_ids(similar, KeywordMatches([]))]
             described = _best(similar, request.described)
-            visible = Visibility.to(generation.id, request.agent, Filters())
-            visible = replace(visible, is_covered=run.state.is_covered)
-            run.places = await visible.among(connection, chunk_ids, described)
+            every = Visibility.to(generation.id, request.agent, Filters())
+            every = replace(every, is_covered=run.state.is_covered)
+            run.places = await every.among(connection, chunk_ids, described)
         return similar
 
     async def _nearest(
@@ -506,7 +502,7 @@ class Search:
         """
         settings = self._vectors.settings(candidates)
         if filters is not None and Visibility.to(generation.id, agent, filters).is_plain:
-            settings = {**settings, **_PLANNED_ONCE}
+            settings = {**settings, **PLANNED_ONCE}
         return self._database.reading(generation.project_id, agent, generation.id, settings)
 
 
@@ -539,36 +535,3 @@ def _unit(stored: HalfVector) -> npt.NDArray[np.float32]:
     vector = stored.to_numpy().astype(np.float32)
     unit: npt.NDArray[np.float32] = vector / np.linalg.norm(vector)
     return unit
-
-
-async def _rows(
-    connection: asyncpg.Connection,
-    generation: Generation,
-    agent: str | None,
-    chunk_ids: Sequence[int],
-) -> dict[int, ChunkRow]:
-    # the retrievers may have seen two versions of a document: this statement sees one
-    sql, arguments = _visible("rows", generation, agent, first_parameter=3)
-    rows = await connection.fetch(sql, generation.id, list(chunk_ids), *arguments)
-    return {row["chunk_id"]: _chunk_row(row) for row in rows}
-
-
-def _visible(
-    query: str, generation: Generation, agent: str | None, *, first_parameter: int
-) -> tuple[str, Sequence[object]]:
-    """Query without the documents that an overlay of the agent hides, and its last arguments."""
-    visible = Visibility.to(generation.id, agent, Filters()).of_document(first_parameter)
-    return _QUERIES[query].format(conditions=visible.sql or "true"), visible.arguments
-
-
-def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
-    values = _decoded(row)
-    values["metadata"] = json.loads(values["metadata"])
-    return ChunkRow(**values)
-
-
-def _decoded(row: Mapping[str, Any]) -> dict[str, Any]:
-    values = dict(row)
-    values["heading_path"] = tuple(values["heading_path"])
-    values["locator"] = None if values["locator"] is None else json.loads(values["locator"])
-    return values

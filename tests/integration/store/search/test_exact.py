@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from events.models import Filters, Kind
 from runtime.errors import UsageError
 from store.postgres.pool import Database
 from store.search import exact
-from store.search.exact import ExactMatches, Place
+from store.search.exact import ExactMatches
 from store.search.filters import Condition, Visibility
 from store.search.keyword import retriever
+from store.search.lines import Place
 from store.search.patterns import Pattern
 from store.types import ChunkWrite
 from tests.support.databases import Database as Fresh
@@ -323,3 +325,20 @@ async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
     async with index.database.connection() as connection:
         pid = await connection.fetchval("select pg_backend_pid()")
     assert anonymous_kb(pid) < 200 * 1024
+
+
+async def test_matches_have_their_rows_and_the_state_of_their_generation(
+    index: Index, database: Fresh
+) -> None:
+    """The rows of all passages are there, and a generation that was replaced is not live."""
+    await index.write("a", "gate 1")
+    generation = await index.live()
+    pattern = Pattern.parse("gate")
+    matches = await index.search.exact(generation, None, pattern, Filters(), limit=9, seconds=30.0)
+    [row] = matches.rows.values()
+    assert (row.uri, row.content, matches.is_live) == ("a", "gate 1", True)
+    owner = await asyncpg.connect(database.owner_url)
+    await owner.execute("update generations set state = 'former' where id = $1", generation.id)
+    await owner.close()
+    replaced = await index.search.exact(generation, None, pattern, Filters(), limit=9, seconds=30.0)
+    assert not replaced.is_live
