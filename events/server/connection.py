@@ -1,4 +1,4 @@
-"""Connections to Redis: no hidden retries, bounded waits, Headrace's own errors.
+"""Connections to Redis: no hidden retries, no lost cancellations, bounded waits, our own errors.
 
 ``retrying`` repeats idempotent operations, and ``Headroom`` refuses work near the memory limit.
 """
@@ -9,11 +9,11 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,7 +23,6 @@ from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from events.server.cancellable import CANCELLABLE
 from events.server.cluster import ClusterClient, primaries_of
 from events.server.slots import Address
 from runtime.errors import ConfigurationError, LogFull, Unavailable
@@ -60,6 +59,7 @@ _PASSING_CODES = (
 )
 _BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
 _REFUSED_IN_SCRIPT = "The user executing the script can't"
+_BROKEN_IN_UVLOOP = "the handler is closed"
 _REMEDY = "check HEADRACE_REDIS_URL and that the server runs"
 
 
@@ -140,11 +140,47 @@ def _parsed(redis_url: str) -> tuple[list[Address], dict[str, Any]]:
 
 def _pool(options: dict[str, Any], *, blocking: bool) -> ConnectionPool:
     kind: type[AbstractConnection] = options.get("connection_class", Connection)
-    options = {**options, "connection_class": CANCELLABLE[kind]}
+    options = {**options, "connection_class": _cancellable(kind)}
     if blocking:
         return ConnectionPool(**options)
     bounds = {"max_connections": _CONNECTIONS, "timeout": _COMMAND_TIMEOUT.total_seconds()}
     return BlockingConnectionPool(**bounds | options)
+
+
+class _Cancellable(AbstractConnection):
+    """Connection that does not lose a cancellation, and reports its own loss as such.
+
+    redis-py bounds each write by ``asyncio.wait_for``. Before Python 3.12 that function swallows a
+    cancellation that arrives at the moment when the write ends: the task continues as if it had
+    not been cancelled, and an ``asyncio.timeout`` around it never ends
+    (https://github.com/python/cpython/issues/86296). uvloop raises RuntimeError on a write to a
+    connection that it has seen break before its reader was notified.
+    """
+
+    async def send_packed_command(
+        self, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        """Send as the base class does; raise a CancelledError that it has swallowed."""
+        asked_before = _times_cancelled()
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as error:
+            if _BROKEN_IN_UVLOOP not in str(error):
+                raise
+            raise exceptions.ConnectionError("Connection lost while writing to socket.") from error
+        if _times_cancelled() > asked_before:
+            await self.disconnect(nowait=True)
+            raise asyncio.CancelledError
+
+
+@cache
+def _cancellable(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    return type(f"Cancellable{kind.__name__}", (_Cancellable, kind), {})
+
+
+def _times_cancelled() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 @contextmanager
