@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -173,8 +173,8 @@ class _Cancellable(AbstractConnection):
             raise asyncio.CancelledError
 
 
-@cache
 def _cancellable(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Class to connect with, by the class that redis-py would use."""
     return type(f"Cancellable{kind.__name__}", (_Cancellable, kind), {})
 
 

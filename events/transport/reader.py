@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -16,16 +16,17 @@ from events.transport.consumer_group import (
     Claimed,
     Group,
     InFlightEntry,
+    consumers_of,
     is_group_missing,
     read_groups,
+    sign,
 )
 from events.transport.options import Options
-from events.transport.roll import Roll
 from events.transport.subscription import Subscription
 from runtime.intervals import Backoff, until_tick
 from runtime.lifespan import wait_or_stop
 
-__all__ = ["WORKER_LOST", "Reader"]
+__all__ = ["WORKER_LOST", "Reader", "Roll"]
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,8 @@ WORKER_LOST = "WorkerLost"
 _IDLE_AFTER = timedelta(seconds=5)
 _MARGIN = timedelta(milliseconds=5)
 """Time by which an idle read outlasts the time of the next claim, so that one read is enough."""
+_SEARCH_ALL_EVERY = timedelta(minutes=5)
+"""Entries that a person or program has read by another way become overdue unnoticed."""
 _BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
 
 Deliver = Callable[[InFlightEntry], Awaitable[None]]
@@ -232,3 +235,63 @@ class Reader:
             log.warning("stream.read_failed", stream=stream, error=str(error))
         await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
         self._failures += 1
+
+
+class Roll:
+    """Roll of the consumers of a topic: it shows which streams may have overdue entries.
+
+    To search every stream at every interval would cost more commands with every partition. An entry
+    becomes overdue for one of two reasons: its consumer fell silent, or handed it back. A consumer
+    remembers what it handed back. To notice the silent ones, all consumers of a topic sign on one
+    roll, the group of its first stream, at every claim interval, and look who else did. Redis has
+    the time of each.
+
+    A consumer signs before it reads if its last signature is older than the interval, and leaves
+    the roll only after it has nothing pending. So each consumer with a pending entry is on the
+    roll.
+    """
+
+    def __init__(self, options: Options) -> None:
+        silent_after = max(options.lease / 2, options.claim_interval * 1.5 + options.block)
+        self._silent_ms = int(silent_after.total_seconds() * 1000)
+        self._cleared: dict[str, int] = {}
+        self._next_search_of_all = 0.0
+
+    async def suspects(self, subscriptions: Sequence[Subscription]) -> list[Subscription]:
+        """Sign the roll; return the streams that may have overdue entries.
+
+        Raises:
+            RedisError: Redis can't be reached.
+        """
+        if len(subscriptions) == 1:
+            return list(subscriptions)
+        now = monotonic()
+        returned = [entry for entry in subscriptions if entry.takes_due_returns(now)]
+        if now >= self._next_search_of_all:
+            await sign(subscriptions[0].group)
+            self._next_search_of_all = now + _SEARCH_ALL_EVERY.total_seconds()
+            return list(subscriptions)
+        silent = await self._silent(subscriptions[0].group)
+        if not silent:
+            return returned
+        pending = await consumers_of([entry.group for entry in subscriptions])
+        self._clear(silent, pending)
+        searched = [entry for entry in subscriptions if pending[entry.group]]
+        return searched + [entry for entry in returned if entry not in searched]
+
+    async def _silent(self, group: Group) -> Mapping[str, int]:
+        """Return the idle time (ms) of silent consumers that may have pending entries, by name."""
+        rows = await sign(group)
+        silent = {name: idle for name, idle in rows.items() if idle >= self._silent_ms}
+        # a shorter idle time is that of a consumer that has signed since
+        self._cleared = {
+            name: silent[name]
+            for name, idle in self._cleared.items()
+            if silent.get(name, -1) >= idle
+        }
+        return {name: idle for name, idle in silent.items() if name not in self._cleared}
+
+    def _clear(self, silent: Mapping[str, int], pending: Mapping[Group, set[str]]) -> None:
+        """Note the silent consumers without pending entries; they are noticed if they sign."""
+        holders = set[str]().union(*pending.values())
+        self._cleared |= {name: idle for name, idle in silent.items() if name not in holders}

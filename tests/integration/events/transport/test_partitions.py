@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from events.names import GROUPS, Names
 from events.transport.consumer_group import Group
-from events.transport.roll import Roll
+from events.transport.reader import Roll
 from events.transport.subscription import Statistics, Subscription, Window
 from processors.agents import Delivery
 from tests.support.crashable_redis import CrashableRedis
