@@ -47,7 +47,7 @@ _SEED = 14
 
 
 class _Scope(NamedTuple):
-    """What a search keeps. ``condition``: the same as the filter, in SQL of its own."""
+    """Rows that a search keeps. ``condition``: the same as the filter, in SQL of its own."""
 
     project: str
     where: str = ""

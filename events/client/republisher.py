@@ -9,7 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.client.publisher import REMEMBER, Receipt
-from events.client.records import Trace
+from events.client.sender import Trace
 from events.names import ARCHIVER, LogPosition, Names, Topic
 from events.outbox import WaitingEvent
 from events.server.connection import Headroom, retrying

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,16 +14,15 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from events.client.records import Trace
 from events.deployment import follow_stamp
-from events.names import Names, Topic
+from events.names import LogPosition, Names, Topic
 from events.outbox import KeptEvent
 from events.partitions import former_numbers
 from events.server.connection import retrying
 from events.server.scripts import PublishOnce
-from runtime.errors import Unavailable
+from runtime.errors import MalformedEvent, Unavailable
 
-__all__ = ["REMEMBER", "Reply", "Sender"]
+__all__ = ["REMEMBER", "Reply", "Sender", "Trace"]
 
 REMEMBER = timedelta(hours=24)
 """Time for which an event id counts as published."""
@@ -30,8 +30,48 @@ REMEMBER = timedelta(hours=24)
 _RAISE_SECONDS = 0.05
 """Pause between two looks at a raise of the number of partitions, which takes milliseconds."""
 
+_RECORD = re.compile(r"(\S+)(?: ([0-9]+-[0-9]+))?(?: ([A-Za-z0-9+/]{16}))?")
+
 Reply = tuple[bytes, int]
 """Token and state, as of ``PublishOnce``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Redis' record of an event: its token and the token of the entry that holds it.
+
+    ``raw`` is empty for an event without a record. The other fields are None then, and also if the
+    record can't be parsed. ``fingerprint`` is also None if an older publisher wrote the record.
+    """
+
+    raw: bytes = b""
+    token: str | None = None
+    entry: str | None = None
+    fingerprint: str | None = None
+
+    @classmethod
+    def parse(cls, raw: bytes | None) -> Trace:
+        """Parse the record that publishing wrote; any publisher may have written something else."""
+        if raw is None:
+            return cls()
+        record = _RECORD.fullmatch(raw.decode(errors="replace"))
+        if record is None:
+            return cls(raw)
+        token, entry_id, fingerprint = record.groups()
+        entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
+        try:
+            for text in (token, entry):
+                LogPosition.from_token(text)
+        except MalformedEvent:
+            return cls(raw)
+        return cls(raw, token, entry, fingerprint)
+
+    def is_of_other(self, fingerprint: str) -> bool:
+        """Return whether the record is known to be of another change than that of ``fingerprint``.
+
+        An empty ``fingerprint``, of an event that is not a change, can't be compared.
+        """
+        return bool(fingerprint) and self.fingerprint not in {None, fingerprint}
 
 
 class Sender:

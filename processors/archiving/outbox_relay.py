@@ -11,8 +11,8 @@ from time import monotonic
 import structlog
 from redis.exceptions import RedisError
 
-from events.client.records import Trace
 from events.client.republisher import Republishing, is_lost
+from events.client.sender import Trace
 from events.models import DocumentChanged
 from events.names import LogPosition
 from events.outbox import AssignedPosition, WaitingEvent

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from events.client.records import Trace
 from events.client.republisher import is_lost
+from events.client.sender import Trace
 from events.names import Lane, LogPosition
 from events.outbox import WaitingEvent
 
