@@ -68,7 +68,8 @@ async def export_parquet(
 ) -> Exported:
     """Write the rows of a snapshot into a new directory; return their numbers.
 
-    ``is_private``: the snapshot has private documents too, which the files' metadata then says.
+    ``is_private``: the snapshot has private documents too. The files' metadata then says so, and
+    only the user of this process may open the directory.
 
     Raises:
         ConfigurationError: pyarrow is not installed.
@@ -76,7 +77,7 @@ async def export_parquet(
         Unavailable: Postgres cannot be reached; the directory does not exist then.
     """
     description = _description(snapshot, project, is_private=is_private)
-    with _draft(directory) as draft:
+    with _draft(directory, mode=0o700 if is_private else 0o755) as draft:
         documents = _File(draft / DOCUMENTS, _document_schema(), description)
         await documents.write(snapshot.documents())
         chunks = _File(draft / CHUNKS, _chunk_schema(), description)
@@ -108,7 +109,7 @@ def _description(
 
 
 @contextmanager
-def _draft(directory: Path) -> Iterator[Path]:
+def _draft(directory: Path, mode: int) -> Iterator[Path]:
     """Directory that takes the place of ``directory`` at the end, or is removed after an error."""
     if directory.exists():
         raise UsageError(f"{directory} exists already", "name a new directory")
@@ -119,7 +120,7 @@ def _draft(directory: Path) -> Iterator[Path]:
         raise UsageError(f"{directory} cannot be written: {error}") from error
     try:
         yield draft
-        draft.chmod(0o755)
+        draft.chmod(mode)
         _sync(draft)
         draft.rename(directory)
         _sync(directory.parent)

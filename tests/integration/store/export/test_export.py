@@ -115,6 +115,7 @@ async def test_the_files_have_exactly_the_rows_of_the_index(
     metadata = json.loads(pq.read_schema(directory / CHUNKS).metadata[b"headrace"])
     assert (metadata["project"], metadata["model"]) == ("alpha", MODEL)
     assert metadata["private_documents"] is bool(agent)
+    assert directory.stat().st_mode & 0o777 == (0o700 if agent else 0o755)
     assert metadata["generation"] == exported.generation
 
 
