@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,12 @@ from store.archive.check import Check, check
 from store.archive.compaction.compactor import GRACE, Compacted, Compactor
 from store.archive.compaction.redaction import Purged, Redactor
 from store.archive.compaction.replacement import Replacing
+from store.archive.compaction.retention import time_of
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
 from store.archive.marker import claim_folder
 from store.archive.reader import Reader
-from store.archive.statistics import ArchiveStatistics, Beginning, measure
 from store.archive.writer import Appended, Appender
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
@@ -27,9 +28,48 @@ if TYPE_CHECKING:  # a gateway needs no numpy
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "ArchiveStatistics", "Beginning"]
 
 _CONTENTS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Position from which on every change is archived; before, at most each document's last is."""
+
+    position: int
+
+    @property
+    def at(self) -> datetime:
+        """The position as a time."""
+        return time_of(self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveStatistics:
+    """Counts of a project's archive. ``freed_bytes`` and ``dropped_events`` are totals so far.
+
+    ``raw_bytes`` is the uncompressed size of ``stored_bytes``. Positions are None if there are no
+    events.
+    """
+
+    files: int
+    events: int
+    contents: int
+    stored_bytes: int
+    raw_bytes: int
+    first_position: int | None
+    last_position: int | None
+    freed_bytes: int = 0
+    dropped_events: int = 0
+    complete_from: int | None = None
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """Position from which on every change is archived. None if nothing is archived."""
+        if self.first_position is None:
+            return None
+        return Beginning(max(self.first_position, self.complete_from or 0))
 
 
 class Archive:
@@ -141,7 +181,10 @@ class Archive:
     async def statistics(self, project: str) -> ArchiveStatistics | None:
         """Statistics of a project's archive. Returns None if the project does not exist."""
         project_id = await self._projects.find(project)
-        return None if project_id is None else await measure(self._index, project_id)
+        if project_id is None:
+            return None
+        totals, compactions = await self._index.totals(project_id)
+        return ArchiveStatistics(**totals, **compactions)
 
     async def beginning(self, project: str) -> Beginning | None:
         """Position from which on every change is archived. Returns None if none is archived."""
