@@ -52,14 +52,17 @@ class Durable:
     database: Database
     outbox: PostgresOutbox
     publisher: Publisher
+    names: Names
+    """Its own, since the publisher notes a raise of the number of partitions in them."""
 
     @classmethod
     def at(cls, redis: Redis, database: Database, **options: Any) -> Durable:
         """Create it with options of the publisher."""
         outbox = PostgresOutbox(database, Projects(database, RECIPE))
         store = Store(database, RECIPE)
-        publisher = Publisher(redis, NAMES, content_store=store, outbox=outbox, **options)
-        return cls(redis, database, outbox, publisher)
+        names = Names()
+        publisher = Publisher(redis, names, content_store=store, outbox=outbox, **options)
+        return cls(redis, database, outbox, publisher, names)
 
     async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
         """Publish one event durably."""
@@ -73,7 +76,7 @@ class Durable:
 
     def outbox_relay(self) -> OutboxRelay:
         """Relay that republishes events of any age."""
-        return OutboxRelay(Republishing(self.redis, NAMES), self.outbox, age=timedelta())
+        return OutboxRelay(Republishing(self.redis, self.names), self.outbox, age=timedelta())
 
     async def republish(self) -> int:
         """Run the relay once; returns the number of republished events."""
@@ -81,9 +84,9 @@ class Durable:
 
     async def archive(self, archive: Archive) -> None:
         """Archive all entries of the streams."""
-        group = LogGroup(self.redis, NAMES)
+        group = LogGroup(self.redis, self.names)
         await group.begin()
-        archiver = Archiver(self.database, NAMES.prefix, group, archive, intake(self.database))
+        archiver = Archiver(self.database, self.names.prefix, group, archive, intake(self.database))
         while await archiver.archive_batch():
             pass
 
@@ -105,12 +108,12 @@ class Durable:
 
     async def log(self) -> list[LoggedChange]:
         """Changes in the streams."""
-        return [found.change async for found in read_changes(self.redis, NAMES)]
+        return [found.change async for found in read_changes(self.redis, self.names)]
 
     async def forget(self, event: DocumentChanged) -> None:
         """Delete the trace of an event in Redis, as after a day."""
-        await self.redis.delete(NAMES.seen(PROJECT, event.id, 0))
+        await self.redis.delete(self.names.seen(PROJECT, event.id, 0))
 
     async def length(self, lane: Lane = Lane.LIVE) -> int:
         """Number of entries of a lane's stream."""
-        return int(await self.redis.xlen(NAMES.stream(Topic.of_lane(lane))))
+        return int(await self.redis.xlen(self.names.stream(Topic.of_lane(lane))))
