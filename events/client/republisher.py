@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from redis.asyncio import Redis
 
 from events.client.publisher import REMEMBER, Receipt
-from events.client.sender import Trace
+from events.client.sender import Trace, read_traces
 from events.names import ARCHIVER, LogPosition, Names, Topic
 from events.outbox import WaitingEvent
 from events.server.connection import Headroom, retrying
@@ -51,7 +50,7 @@ class Republishing:
     async def traces(self, events: Sequence[WaitingEvent]) -> list[Trace]:
         """Return Redis' records of events, in the order of the events."""
         keys = [self._seen(event) for event in events]
-        return [Trace.parse(raw) for raw in await retrying(partial(self._read, keys))]
+        return await retrying(partial(read_traces, self._redis, keys))
 
     async def republish(
         self,
@@ -81,12 +80,6 @@ class Republishing:
             )
         )
         return Receipt(token, event.event_id, duplicate)
-
-    async def _read(self, keys: Sequence[str]) -> Sequence[Any]:
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.get(key)
-            return await pipeline.execute()
 
     def _seen(self, event: WaitingEvent) -> str:
         return self._names.seen(event.project, event.event_id, event.partition, event.signature)

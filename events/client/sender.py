@@ -22,7 +22,7 @@ from events.server.connection import retrying
 from events.server.scripts import PublishOnce
 from runtime.errors import MalformedEvent, Unavailable
 
-__all__ = ["REMEMBER", "Reply", "Sender", "Trace"]
+__all__ = ["REMEMBER", "Reply", "Sender", "Trace", "read_traces"]
 
 REMEMBER = timedelta(hours=24)
 """Time for which an event id counts as published."""
@@ -74,6 +74,18 @@ class Trace:
         return bool(fingerprint) and self.fingerprint not in {None, fingerprint}
 
 
+async def read_traces(redis: Redis, keys: Sequence[str]) -> list[Trace]:
+    """Read the records of events, in the order of the keys of ``Names.seen``.
+
+    Raises:
+        RedisError: Redis can't be reached.
+    """
+    async with redis.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.get(key)
+        return [Trace.parse(raw) for raw in await pipeline.execute()]
+
+
 class Sender:
     """Sends events, each once within 24 hours, to the partitions of their documents."""
 
@@ -123,21 +135,14 @@ class Sender:
         if not former:
             return {}
         keys = [self._seen(event) for _, event in former]
-        records = await retrying(partial(self._records, keys), self._patience)
+        traces = await retrying(partial(read_traces, self._redis, keys), self._patience)
         replies: dict[int, Reply] = {}
-        for (n, event), record in zip(former, records, strict=True):
-            trace = Trace.parse(record)
+        for (n, event), trace in zip(former, traces, strict=True):
             if trace.token is not None:
                 is_other = trace.is_of_other(event.fingerprint)
                 state = PublishOnce.REUSED if is_other else PublishOnce.DUPLICATE
                 replies[n] = trace.token.encode(), state
         return replies
-
-    async def _records(self, keys: Sequence[str]) -> list[bytes | None]:
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.get(key)
-            return await pipeline.execute()
 
     async def _follow_raise(self, deadline: float) -> None:
         """Wait until publishers choose by another number of partitions.
