@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import asyncpg
@@ -51,6 +52,15 @@ class Database:
     owner_url: str
     worker_url: str
     operator_url: str
+
+    async def as_owner(self, statement: str) -> Any:
+        """Run a statement as the owner of the tables, without policies; return its first value."""
+        connection = await asyncpg.connect(self.owner_url)
+        try:
+            await connection.execute("set row_security = off")
+            return await connection.fetchval(statement)
+        finally:
+            await connection.close()
 
 
 async def create_database(server: EmbeddedPostgres, name: str, template: str = "template1") -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
-import asyncpg
 import pytest
 from redis.asyncio import Redis
 
@@ -64,21 +62,12 @@ def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Housekeeping:
     )
 
 
-async def _execute(database: FreshDatabase, statement: str) -> Any:
-    connection = await asyncpg.connect(database.owner_url)
-    try:
-        await connection.execute("set row_security = off")
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()
-
-
 async def _age(database: FreshDatabase) -> None:
-    await _execute(database, "update contents set created_at = now() - interval '2 days'")
+    await database.as_owner("update contents set created_at = now() - interval '2 days'")
 
 
 async def _kept(database: FreshDatabase) -> int:
-    return int(await _execute(database, "select count(*) from contents"))
+    return int(await database.as_owner("select count(*) from contents"))
 
 
 async def test_archived_contents_leave_postgres_and_are_still_found(
@@ -181,14 +170,14 @@ async def test_outcomes_stay_while_a_stream_has_their_changes(
 ) -> None:
     """Entries of the ledger expire only below the oldest entry of the streams."""
     await store.apply([document_write(name, 10 + n, ["x"]) for n, name in enumerate("abcd")])
-    await _execute(database, "update ledger set handled_at = now() - interval '100 days'")
+    await database.as_owner("update ledger set handled_at = now() - interval '100 days'")
     stream = NAMES.stream(Topic.of_lane(Lane.BULK))
     await redis.xadd(stream, {"event": "{}"}, id="1-0")
     await _upkeep(redis, worker, kept).expire()
-    assert await _execute(database, "select count(*) from ledger") == 4
+    assert await database.as_owner("select count(*) from ledger") == 4
     await redis.delete(stream)
     await _upkeep(redis, worker, kept).expire()
-    assert await _execute(database, "select count(*) from ledger") == 2
+    assert await database.as_owner("select count(*) from ledger") == 2
 
 
 async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
@@ -207,15 +196,13 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     housekeeping = _upkeep(redis, worker, kept)
     files = kept.files("events")
 
-    await _execute(
-        database,
+    await database.as_owner(
         "update projects set deleted_at = now() - interval '29 days' where deleted_at is not null",
     )
     await housekeeping.remove_deleted()
     assert kept.files("events") == files
 
-    await _execute(
-        database,
+    await database.as_owner(
         "update projects set deleted_at = now() - interval '31 days' where deleted_at is not null",
     )
     async with opened(database.worker_url) as archiver:
@@ -223,4 +210,4 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     [left] = kept.files("events")
     assert left in files
     assert len(await kept.changes(project="beta")) == 1
-    assert await _execute(database, "select array_agg(name::text) from projects") == ["beta"]
+    assert await database.as_owner("select array_agg(name::text) from projects") == ["beta"]

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from events.models import Problem
@@ -53,19 +52,8 @@ async def expire(
     return dict(await expiry_of(database, **times).run_once(delivered_from))
 
 
-async def age(database: FreshDatabase, statement: str) -> Any:
-    """Run a statement as the owner of the tables, without policies."""
-    connection = await asyncpg.connect(database.owner_url)
-    try:
-        await connection.execute("set row_security = off")
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()
-
-
 async def age_ledger(database: FreshDatabase, condition: str = "true") -> None:
-    await age(
-        database,
+    await database.as_owner(
         f"update ledger set handled_at = now() - interval '100 days' where {condition}",  # noqa: S608
     )
 
@@ -163,11 +151,11 @@ async def test_batches_expire_except_the_latest_of_a_source(
     )
     await age_ledger(database, "uri <> 'd'")
     assert await expire(archiver) == {"ledger": 3}
-    await age(database, "update batches set ended_at = now() - interval '100 days'")
+    await database.as_owner("update batches set ended_at = now() - interval '100 days'")
     await age_ledger(database)
     await store.apply([document_write("e", YOUNG + 2, ["x"])])
     assert await expire(archiver) == {"ledger": 1, "batches": 2}
-    assert await age(database, "select array_agg(id) from batches") == ["second"]
+    assert await database.as_owner("select array_agg(id) from batches") == ["second"]
 
 
 @pytest.mark.parametrize("change", ["upsert", "delete", "rename"])
@@ -180,7 +168,7 @@ async def test_no_older_change_brings_back_a_document_whose_tombstone_has_expire
     assert await expire(archiver, tombstones="P201D") == {}
     assert await expire(archiver, delivered_from=NOW - timedelta(days=300)) == {}
     assert await expire(archiver) == {"tombstones": 1}
-    assert await age(database, "select count(*) from documents") == 1
+    assert await database.as_owner("select count(*) from documents") == 1
 
     old_uri = "stays" if change == "rename" else None
     texts = [] if change == "delete" else ["x"]
@@ -191,7 +179,7 @@ async def test_no_older_change_brings_back_a_document_whose_tombstone_has_expire
     late = document_write("stays", OLD + 3, ["y"])
     assert (await store.apply([late]))[0].outcome == "indexed"
     assert await uris_of(worker, store) == {"stays"}
-    assert await age(database, "select count(*) from documents") == 1
+    assert await database.as_owner("select count(*) from documents") == 1
 
     [applied] = await store.apply([document_write("gone", OLD + 5, ["again"])])
     assert applied.outcome == "indexed"
@@ -206,7 +194,7 @@ async def test_tombstones_stay_while_a_former_generation_may_come_back(
     await switch(worker, await add_generation(worker, store, "alpha"))
     await store.apply([document_write("gone", OLD + 2, change="delete")])
     assert await expire(archiver) == {}
-    assert await age(database, "select count(*) from documents where deleted") == 1
+    assert await database.as_owner("select count(*) from documents where deleted") == 1
 
 
 async def test_former_generations_are_dropped_after_their_time(
@@ -221,13 +209,11 @@ async def test_former_generations_are_dropped_after_their_time(
     await store.rebuild(building, [document_write("a", YOUNG, ["x"])])
 
     async def switched(days: int) -> None:
-        await age(
-            database,
+        await database.as_owner(
             f"update generations set switched_at = now() - interval '{days} days' "  # noqa: S608
             f"where id = {live.id}",
         )
-        await age(
-            database,
+        await database.as_owner(
             "update generations set created_at = now() - interval '400 days', "  # noqa: S608
             f"switched_at = now() - interval '300 days' where id = {former.id}",
         )
@@ -246,7 +232,7 @@ async def test_former_generations_are_dropped_after_their_time(
     assert await states() == ["live", "building"]
     for table in ("documents", "chunks", "embeddings", "keyword_segments"):
         count = f"select count(*) from {table} where generation_id = {former.id}"  # noqa: S608
-        left = await age(database, count)
+        left = await database.as_owner(count)
         assert left == 0, table
 
 
@@ -257,7 +243,7 @@ async def test_an_interrupted_drop_is_finished(
     await store.apply([document_write("a", YOUNG, ["x"])])
     former = await store.generation("alpha")
     await switch(worker, await add_generation(worker, store, "alpha"))
-    await age(database, f"update generations set state = 'dropping' where id = {former.id}")  # noqa: S608
+    await database.as_owner(f"update generations set state = 'dropping' where id = {former.id}")  # noqa: S608
     assert await expire(archiver) == {"generations": 1}
     assert [generation.state for generation in await store.generations("alpha")] == ["live"]
 
@@ -296,28 +282,26 @@ async def test_cached_vectors_without_a_chunk_expire(
         "select count(*) from vector_cache where content_hash in (select content_hash from chunks)"
     )
     unchecked = "update retention_marks set vectors_checked_at = now() - interval '23 days'"
-    await age(database, unchecked)
+    await database.as_owner(unchecked)
     assert await expire(archiver) == {}
     marked = "select count(*) from vector_cache where unused_since is not null"
-    assert await age(database, marked) >= 95, "a check may take an unused vector for a used one"
-    await age(
-        database,
+    assert await database.as_owner(marked) >= 95, "a check may take an unused vector for a used one"
+    await database.as_owner(
         "update vector_cache set unused_since = now() where content_hash in ("
         "select content_hash from vector_cache v where not exists ("
         "select from chunks c where c.content_hash = v.content_hash))",
     )
     await store.apply([document_write("b", YOUNG + 4, ["text 150"])])
-    await age(
-        database,
+    await database.as_owner(
         "update vector_cache set unused_since = now() - interval '91 days'"
         " where unused_since is not null",
     )
     assert await expire(archiver) == {}, "the last check was just now"
-    await age(database, unchecked)
+    await database.as_owner(unchecked)
     assert (await expire(archiver))["vectors"] >= 95
-    assert await age(database, used) == 101
-    assert await age(database, "select count(*) from vector_cache") <= 106
-    assert await age(database, f"{used} and unused_since is not null") == 0
+    assert await database.as_owner(used) == 101
+    assert await database.as_owner("select count(*) from vector_cache") <= 106
+    assert await database.as_owner(f"{used} and unused_since is not null") == 0
 
 
 async def test_idle_projects_are_not_visited(store: Store, archiver: Database) -> None:
