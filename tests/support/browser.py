@@ -134,6 +134,8 @@ def opened_again(context: BrowserContext, listener: socket, contents: Contents) 
         context.add_cookies([{"name": _COOKIE_NAME, "value": COOKIE, "url": secure}])
         with _strict_page(context, address) as page:
             page.goto("/ask")
+            # htmx starts behind the load: a question that is sent earlier loads a page of its own
+            page.locator("#ask[data-htmx-powered]").wait_for(state="attached")
             yield page
 
 
