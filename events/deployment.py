@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Collection
 from datetime import timedelta
+from time import monotonic
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,11 +21,12 @@ from redis.asyncio import Redis
 
 from events.names import ARCHIVER, GROUPS, Names, Topic, change_streams
 from events.partitions import LARGEST_PARTITIONS, Raise
+from events.server.cluster import address_of, primaries_of
 from events.server.connection import redis_errors
 from events.server.raising import MoveBehind, NoteNumber, ReplaceStamp
 from events.streams.entries import order
 from events.streams.groups import read_groups
-from runtime.errors import ConfigurationError, HeadraceError, MalformedEvent
+from runtime.errors import ConfigurationError, HeadraceError, MalformedEvent, Unavailable
 from runtime.intervals import until_tick
 
 __all__ = [
@@ -45,6 +48,8 @@ log = logging.getLogger(__name__)
 
 _DAY_MS = 86_400_000
 _FOLLOW_EVERY = timedelta(seconds=10)
+_REPLICATED_WITHIN = timedelta(seconds=5)
+_LOOK_AT_REPLICAS = timedelta(milliseconds=50)
 _GROUPS = {
     topic: {group, ARCHIVER} if topic.carries_changes else {group}
     for topic, group in GROUPS.items()
@@ -147,11 +152,14 @@ async def begin_raise(redis: Redis, names: Names, partitions: int, deployment_id
     return raised
 
 
-async def complete_raise(redis: Redis, names: Names, stamp: Stamp) -> None:
+async def complete_raise(
+    redis: Redis, names: Names, stamp: Stamp, *, patience: timedelta = _REPLICATED_WITHIN
+) -> None:
     """Complete the raise of a stamp, or repeat the last one; several workers may do so at once.
 
     Raises:
-        Unavailable: Redis can't be reached; the raise can be completed later.
+        Unavailable: Redis can't be reached, or a replica lacks the notes of the raise after
+            ``patience``; the raise can be completed later.
     """
     raised = Names(names.prefix, stamp.partitions)
     note, move = NoteNumber(redis), MoveBehind(redis)
@@ -163,11 +171,37 @@ async def complete_raise(redis: Redis, names: Names, stamp: Stamp) -> None:
         for topic, partition in change_streams(raised):
             await move(raised.stream(topic, partition), GROUPS[topic], end)
         if stamp.is_raising:
+            for server in await primaries_of(redis):
+                await _replicated(server, patience)
             stored: Any = await redis.get(names.deployment)
             if stored is not None and _parsed(names, stored) == stamp:
                 completed = stamp.completed(await _now_ms(redis))
                 await ReplaceStamp(redis)(names.deployment, stored, completed)
     log.info("partitions.raised: from %s to %s", stamp.raises[-1].former, stamp.partitions)
+
+
+async def _replicated(server: Redis, patience: timedelta) -> None:
+    """Wait until every replica that follows a server has what was written to it so far.
+
+    A replica that takes over without the note of its partition would accept changes of publishers
+    that choose by the former number.
+    """
+    deadline = monotonic() + patience.total_seconds()
+    written: int | None = None
+    while True:
+        facts: dict[str, Any] = await server.info("replication")
+        written = facts["master_repl_offset"] if written is None else written
+        replicas = [fact for name, fact in facts.items() if re.fullmatch(r"slave\d+", name)]
+        following = [replica for replica in replicas if replica["state"] == "online"]
+        behind = [replica for replica in following if replica["offset"] < written]
+        if not behind:
+            return
+        if monotonic() > deadline:
+            raise Unavailable(
+                f"{len(behind)} of {len(following)} replicas of {address_of(server)} are behind it",
+                "check them: a raise of the number of partitions waits for its replicas",
+            )
+        await asyncio.sleep(_LOOK_AT_REPLICAS.total_seconds())
 
 
 async def _check_ends(redis: Redis, names: Names) -> None:

@@ -8,7 +8,8 @@ A number is raised in steps, so that order and idempotency hold while changes ar
    by another one. Its last entry ids are read in the same step.
 3. The streams of all partitions are moved past these ids, so that later changes of a document get
    later positions, whatever partition and whatever clock they come from.
-4. The stamp says that the raise is complete, and publishers choose by the new number.
+4. When the replicas have all this, the stamp says that the raise is complete, and publishers choose
+   by the new number.
 
 An event id that was published before is found in the former partition of its document.
 """

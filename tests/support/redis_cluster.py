@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ class Node:
         self._process.kill()
         self._process.wait()
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the process for a while; its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     async def answers(self) -> bool:
         """Return whether it answers."""
         try:
@@ -103,6 +114,11 @@ class RedisCluster:
             primary[1] for start, end, primary, *_ in await self._rows() if start <= slot <= end
         ]
         return self._at(port)
+
+    async def replica_of(self, primary: Node) -> Node:
+        """Return the replica of a primary."""
+        _, _, [[_, port, _], *_] = await primary.run("ROLE")
+        return self._at(int(port))
 
     def _at(self, port: int) -> Node:
         return next(node for node in self.nodes if node.port == port)

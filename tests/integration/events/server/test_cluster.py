@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError, TryAgainError
 from events.client.client import Client
 from events.client.outcomes import Outcomes
 from events.client.publisher import Receipt
-from events.deployment import Stamp, begin_raise, complete_raise, put_stamp
+from events.deployment import Stamp, begin_raise, complete_raise, put_stamp, read_stamp
 from events.models import (
     DocumentChange,
     DocumentChanged,
@@ -137,6 +137,27 @@ async def test_partitions_are_raised_on_all_nodes(redis: Redis, cluster: RedisCl
         home = raised_names.partition_of("docs", uri)
         assert homes == sorted(homes, key=lambda n: n == home)  # all before, then all after
         assert {0, home} == set(homes)
+
+
+async def test_a_raise_ends_when_the_replicas_have_its_notes(
+    redis: Redis, cluster: RedisCluster
+) -> None:
+    """A replica that takes over after a raise refuses changes by the former number, too."""
+    names, stamp = Names(), Stamp(id="0" * 32, prefix=NAMES.prefix, partitions=1)
+    await put_stamp(redis, names, stamp)
+    raised = await begin_raise(redis, names, 2, stamp.id)
+    note = names.number_key(0)
+    replica = await cluster.replica_of(await cluster.primary_of(note))
+    with replica.stopped(), pytest.raises(Unavailable, match="1 of 1 replicas of 127"):
+        await complete_raise(redis, names, raised, patience=timedelta(milliseconds=100))
+    assert await read_stamp(redis, names) == raised
+    await complete_raise(redis, names, raised)
+    completed = await read_stamp(redis, names)
+    assert completed is not None
+    assert not completed.is_raising
+    async with replica.client.client() as connection:
+        await connection.readonly()
+        assert await connection.get(note) == "2"
 
 
 async def test_transactions_are_of_one_slot(redis: Redis) -> None:
