@@ -215,6 +215,8 @@ class PendingVectors:
         if project_id is None:
             return []
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
+            if log_positions is None:
+                await connection.execute(_QUERIES["read_in_order"])
             rows = await connection.fetch(
                 _QUERIES["pending_texts"].format(chosen=_ANY if log_positions is None else _CHOSEN),
                 generation_id,

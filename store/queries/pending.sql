@@ -17,30 +17,54 @@ insert into pending_vectors (
 )
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
+-- name: read_in_order
+-- Read a page of pending documents by their index. Without statistics of rows that were just added,
+-- Postgres would read all of them for each page, and sort them.
+set local enable_seqscan = off;
+set local enable_bitmapscan = off;
+set local enable_sort = off;
+
 -- name: pending_texts
 -- Pending chunks of the documents that some changes wrote. A deleted chunk has no text. Excludes
--- generations that are being dropped.
+-- generations that are being dropped. Each document has pending chunks, so no more of them are read
+-- than chunks are wanted; texts and vectors are looked up one by one, as there may be far more.
+with first as materialized (
+    select p.position, p.partition, p.document_id, p.model_id, p.chunk_ids, p.headers
+    from pending_vectors p
+    where
+        p.generation_id = $1
+        and exists (select from generations where id = $1 and state <> 'dropping')
+        and p.model_id <> all (array(select id from models where name = any ($6::text[])))
+        and {chosen}
+    order by p.position, p.partition, p.document_id
+    limit $5
+)
+
 select
     p.position,
     p.partition,
     p.document_id,
-    m.name as model,
+    (select name from models where id = p.model_id) as model,
     w.chunk_id,
     w.header,
     c.content,
     c.content_hash,
-    exists (
-        select
-        from vector_cache v
-        where v.project_id = $2 and v.model_id = p.model_id and v.content_hash = c.content_hash
-    ) as cached
-from pending_vectors p
-join models m on m.id = p.model_id
-join generations g on g.id = p.generation_id and g.state <> 'dropping'
+    coalesce(v.cached, false) as cached
+from first p
 cross join lateral unnest(p.chunk_ids, p.headers) with ordinality as w (chunk_id, header, number)
-left join chunks c on c.generation_id = p.generation_id and c.id = w.chunk_id
-where p.generation_id = $1 and m.name <> all ($6::text[]) and {chosen}
-order by p.position, p.document_id, w.number
+left join lateral (
+    select content, content_hash
+    from chunks
+    where generation_id = $1 and id = w.chunk_id
+    offset 0
+) c on true
+left join lateral (
+    select true as cached
+    from vector_cache
+    where project_id = $2 and model_id = p.model_id and content_hash = c.content_hash
+    offset 0
+) v on true
+order by p.position, p.partition, p.document_id, w.number
 limit $5
 
 -- name: remove_pending

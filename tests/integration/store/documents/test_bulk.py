@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from store.documents import chunks
+from store.documents import chunks, pending
 from store.documents.bulk import BulkWriter, DocumentsInTheWay
 from store.documents.digests import (
     TOMBSTONE,
@@ -195,12 +196,33 @@ async def test_a_chunk_without_a_cached_vector_waits(store: Store, worker: Datab
     await writer.write([document_write("c.md", 3, chunks=(other,))])
     [a, b, c] = await digests(worker, building)
     assert [(one.chunks, one.vectors) for one in (a, b, c)] == [(1, 1), (1, 0), (1, 0)]
-    pending = PendingVectors(worker, Projects(worker))
-    waiting = await pending.texts("alpha", building.id, None, 10)
+    waiting = await PendingVectors(worker, Projects(worker)).texts("alpha", building.id, None, 10)
     assert [(text.model, text.text) for text in waiting] == [
         (MODEL, "never embedded"),
         ("other/model", "in c\nnever embedded"),
     ]
+
+
+async def test_a_page_of_waiting_texts_costs_the_same_however_many_wait(
+    store: Store, worker: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postgres reads a page of rows, not all, although it has no statistics of what was added."""
+    building = await add_generation(worker, store, "alpha")
+    lacking = [
+        document_write(f"{n}.md", n, chunks=(chunk_write(0, f"text {n}", vector=None),))
+        for n in range(1, 201)
+    ]
+    await BulkWriter(worker, building.project_id, building).write(lacking)
+    waiting = PendingVectors(worker, Projects(worker))
+    texts = await waiting.texts("alpha", building.id, None, 3)
+    assert [text.text for text in texts] == ["text 1", "text 2", "text 3"]
+    explained = f"explain (analyze, format json) {pending._QUERIES['pending_texts']}"
+    monkeypatch.setattr(pending, "_QUERIES", {**pending._QUERIES, "pending_texts": explained})
+    monkeypatch.setattr(pending, "_pending_text", tuple)
+    plans: Any = await waiting.texts("alpha", building.id, None, 3)
+    [[plan]] = plans
+    read = list(map(int, re.findall(r'"Actual Rows": (\d+)', plan)))
+    assert 3 <= max(read) < 10, plan
 
 
 async def test_a_document_that_is_stored_is_in_the_way(store: Store, worker: Database) -> None:
