@@ -57,35 +57,16 @@ order by d.uri, d.agent
 -- name: passages
 -- Passages of the documents $2 that match the expression $3, which all contain the text $4, in the
 -- order of $2 and of the text. A passage is a chunk, or the joined text of chunks that have lines
--- in common. With $12, the expression is
--- that text. $5: examples or text. $6: only passages with one of these chunks (an array as text); null: all. $11: those of
--- the first document end after this line. In the first $7 passages or, with $10, in the first
--- passage of each document, matches are between the characters $8 and $9, which the text itself has
--- not; the others have their number instead. With $10, lines is the number of lines that match. Every
--- row has the number of chunks, and whether the generation is live; if there is no passage, it has
--- nothing else.
+-- in common. With $11, the expression is that text. $5: examples or text. $10: those of the first
+-- document end after this line. In the first $6 passages or, with $9, in the first passage of each
+-- document, matches are between the characters $7 and $8, which the text itself has not; the others
+-- have their number instead. With $9, lines is the number of lines that match. Every row has the
+-- number of chunks, and whether the generation is live; if there is no passage, it has nothing else.
+-- ``matches`` of a piece is null if no passage is looked for in it.
 with
-pieces as (
-    select
-        own.place,
-        c.id,
-        c.ordinal,
-        c.start_line,
-        c.end_line,
-        chosen.is_candidate,
-        case
-            when not chosen.is_candidate or strpos(c.content, $4) = 0 then false
-            else $12 or c.content ~ $3
-        end as matches
-    from unnest($2::bigint[]) with ordinality as own (document_id, place)
-    join chunks c on c.generation_id = $1 and c.document_id = own.document_id
-    join documents d on d.generation_id = $1 and d.id = own.document_id
-    cross join lateral (
-        select ($6::text is null or c.id in (select unnest($6::text::bigint[]))) and {conditions} as is_candidate
-    ) chosen
-    where c.is_example = $5
-),
-runs as (
+{pieces},
+examined as (select count(matches) as chunks from pieces),
+neighbours as (
     select
         *,
         not $5 and coalesce(start_line = lag(end_line) over in_order, false) as continues,
@@ -93,28 +74,28 @@ runs as (
     from pieces
     window in_order as (partition by place order by ordinal)
 ),
-kept as (
+numbered as (
     select *, count(*) filter (where not continues) over in_order as run
-    from runs
+    from neighbours
     where matches or continues or continued
     window in_order as (partition by place order by ordinal)
 ),
-passages as (
+runs as (
     select
-        k.place,
-        min(k.ordinal) as ordinal,
-        min(k.start_line) as start_line,
-        (array_agg(k.id order by k.ordinal))[1] as chunk_id,
+        n.place,
+        min(n.ordinal) as ordinal,
+        min(n.start_line) as start_line,
+        (array_agg(n.id order by n.ordinal))[1] as chunk_id,
         count(*) > 1 as is_joined,
-        string_agg(c.content, '' order by k.ordinal) as content
-    from kept k
+        string_agg(c.content, '' order by n.ordinal) as text
+    from numbered n
     cross join lateral (
-        select content from chunks where generation_id = $1 and id = k.id offset 0
+        select content from chunks where generation_id = $1 and id = n.id offset 0
     ) c
-    group by k.place, k.run
-    having bool_or(k.is_candidate) and (k.place > 1 or max(k.end_line) > $11)
+    group by n.place, n.run
+    having count(n.matches) > 0 and (n.place > 1 or max(n.end_line) > $10)
 ),
-clean as (
+without_marks as (
     select
         place,
         ordinal,
@@ -122,27 +103,25 @@ clean as (
         chunk_id,
         is_joined,
         case
-            when strpos(content, $8) > 0 or strpos(content, $9) > 0
-                then translate(content, $8 || $9, '??')
-            else content
-        end as content
-    from passages
+            when strpos(text, $7) > 0 or strpos(text, $8) > 0 then translate(text, $7 || $8, '??')
+            else text
+        end as text
+    from runs
 ),
 found as (
     select
         *,
         row_number() over (order by place, ordinal) as number,
         row_number() over (partition by place order by ordinal) as number_in_document
-    from clean
-    where not is_joined or (strpos(content, $4) > 0 and ($12 or content ~ $3))
+    from without_marks
+    where not is_joined or (strpos(text, $4) > 0 and ($11 or text ~ $3))
 ),
 shown as (
     select
         *,
-        case when $10 then number_in_document = 1 and $7 > 0 else number <= $7 end as is_shown
+        case when $9 then number_in_document = 1 and $6 > 0 else number <= $6 end as is_shown
     from found
-),
-examined as (select count(*) filter (where is_candidate) as chunks from pieces)
+)
 select
     e.chunks,
     exists (select from generations where id = $1 and state = 'live') as is_live,
@@ -151,20 +130,87 @@ select
     s.start_line,
     case
         when s.place is null or s.is_shown then 0
-        when $12 then (length(s.content) - length(replace(s.content, $4, ''))) / length($4)
-        else regexp_count(s.content, $3)
+        when $11 then (length(s.text) - length(replace(s.text, $4, ''))) / length($4)
+        else regexp_count(s.text, $3)
     end as matches,
     case
-        when $10 then (
+        when $9 then (
             select count(*)
-            from unnest(string_to_array(s.content, E'\n')) as line
-            where strpos(line, $4) > 0 and ($12 or line ~ $3)
+            from unnest(string_to_array(s.text, E'\n')) as line
+            where strpos(line, $4) > 0 and ($11 or line ~ $3)
         )
     end as lines,
-    case when s.is_shown then regexp_replace(s.content, $3, $8 || '\&' || $9, 'g') end as text
+    case when s.is_shown then regexp_replace(s.text, $3, $7 || '\&' || $8, 'g') end as text
 from examined e
 left join shown s on true
 order by s.number
+
+-- name: pieces_of_documents
+-- All chunks of the documents.
+pieces as (
+    select
+        own.place,
+        c.id,
+        c.ordinal,
+        c.start_line,
+        c.end_line,
+        case when {conditions} then strpos(c.content, $4) > 0 and ($11 or c.content ~ $3) end as matches
+    from unnest($2::bigint[]) with ordinality as own (document_id, place)
+    join documents d on d.generation_id = $1 and d.id = own.document_id
+    join chunks c on c.generation_id = $1 and c.document_id = own.document_id
+    where c.is_example = $5
+)
+
+-- name: pieces_of_chunks
+-- The chunks $12 (an array as text), in which passages are looked for, and all chunks of those
+-- documents in which one of them begins or ends within a line. A chunk of one line counts as such.
+wanted as (
+    select
+        own.*,
+        chosen.ids,
+        exists (
+            select
+            from chunks c
+            where
+                c.generation_id = $1
+                and c.document_id = own.document_id
+                and (c.start_line = any (chosen.last_lines) or c.end_line = any (chosen.first_lines))
+        ) as is_cut
+    from unnest($2::bigint[]) with ordinality as own (document_id, place)
+    join (
+        select
+            document_id,
+            array_agg(id) as ids,
+            array_agg(start_line) as first_lines,
+            array_agg(end_line) as last_lines
+        from chunks
+        where generation_id = $1 and id = any ($12::text::bigint[])
+        group by document_id
+    ) chosen on chosen.document_id = own.document_id
+),
+pieces as (
+    select
+        own.place,
+        c.id,
+        c.ordinal,
+        c.start_line,
+        c.end_line,
+        case
+            when c.is_chosen and {conditions} then strpos(c.content, $4) > 0 and ($11 or c.content ~ $3)
+        end as matches
+    from wanted own
+    join documents d on d.generation_id = $1 and d.id = own.document_id
+    cross join lateral (
+        select *, true as is_chosen
+        from chunks
+        where not own.is_cut and generation_id = $1 and id = any (own.ids)
+        union all
+        select *, id = any (own.ids)
+        from chunks
+        where own.is_cut and generation_id = $1 and document_id = own.document_id
+    ) c
+    where c.is_example = $5
+)
 
 -- name: lines
 -- The chunks with the lines from $3 to $4 of each document $2, in order.

@@ -261,26 +261,29 @@ async def _search_batch(
 ) -> None:
     await _bound(connection, run)
     was_full = run.is_full
-    conditions = run.visibility.of_document(first_parameter=13)
-    chosen = run.visibility.selects_chunks and conditions.sql
     result = run.result
+    chosen: list[str] = []
+    if run.narrowed is not None:
+        chosen = [_array([chunk_id for document in batch for chunk_id in document["chunk_ids"]])]
+    pieces = "pieces_of_chunks" if chosen else "pieces_of_documents"
+    conditions = run.visibility.of_document(first_parameter=12 + len(chosen))
+    if not run.visibility.selects_chunks or not conditions.sql:
+        conditions = Condition("true", ())
     rows = await connection.fetch(
-        _QUERIES["passages"].format(conditions=conditions.sql if chosen else "true"),
+        _QUERIES["passages"].format(pieces=_QUERIES[pieces].format(conditions=conditions.sql)),
         run.visibility.generation_id,
         [document["id"] for document in batch],
         run.pattern.sql,
         run.pattern.literal,
         run.visibility.of_examples,
-        _array([chunk_id for document in batch for chunk_id in document["chunk_ids"]])
-        if run.narrowed
-        else None,
         0 if run.is_full else run.limit + 2,
         OPEN,
         CLOSE,
         run.per_file,
         run.after.line if Place(batch[0]["uri"], batch[0]["agent"])[:2] == run.after[:2] else 0,
         run.pattern.is_literal,
-        *(conditions.arguments if chosen else ()),
+        *chosen,
+        *conditions.arguments,
     )
     result.chunks += rows[0]["chunks"]
     result.is_live = rows[0]["is_live"]

@@ -122,7 +122,7 @@ def anonymous_kb(pid: int) -> int:
 async def test_matches_are_those_of_a_plain_reading(
     index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
 ) -> None:
-    """With any cuts, lines and spans equal those of Python's ``re`` on the whole lines."""
+    """With any cuts, whole lines and spans equal those of Python's ``re`` on the text."""
     monkeypatch.setattr(retriever, "NARROWED_SHARE", narrowed_share)
     rng = random.Random(3)
     words = ["gate", "Gate", "sluice_gate", "gates", "mill", "(mill)", "  ", "naïve", "12", "a.b"]
@@ -134,7 +134,11 @@ async def test_matches_are_those_of_a_plain_reading(
         texts[f"d{number:02}"] = text
         cuts = sorted(rng.sample(range(1, max(2, len(text))), k=min(4, len(text) // 8)))
         await write_lines(index, f"d{number:02}", text, cuts)
+    for uri, line in [("e0", "hinge, cut here"), ("e1", "cut here, hinge")]:
+        texts[uri] = f"12\n{line}\n12"
+        await write_lines(index, uri, texts[uri], [texts[uri].index("cut") + 3])
     for pattern, how in [
+        ("hinge", {"whole_words": True}),
         ("gate", {}),
         ("gate", {"whole_words": True}),
         ("GATE", {"whole_words": True, "ignore_case": True}),
@@ -150,19 +154,19 @@ async def test_matches_are_those_of_a_plain_reading(
             source = rf"(?<!\w)(?:{source})(?!\w)"
         expression = re.compile(source, re.IGNORECASE if how.get("ignore_case") else 0)
         expected = [
-            (uri, number, tuple(match.span() for match in expression.finditer(line)))
+            (uri, number, line, tuple(match.span() for match in expression.finditer(line)))
             for uri, text in texts.items()
             for number, line in enumerate(text.split("\n"), 1)
             if expression.search(line)
         ]
         matches = await find(index, pattern, limit=1000, **how)
         assert [
-            (passage.place.uri, line.number, line.spans)
+            (passage.place.uri, line.number, line.text, line.spans)
             for passage in matches.passages
             for line in passage.lines
         ] == expected, pattern
-        assert matches.files == len({uri for uri, _, _ in expected})
-        assert matches.matches == sum(len(spans) for _, _, spans in expected)
+        assert matches.files == len({uri for uri, *_ in expected})
+        assert matches.matches == sum(len(spans) for *_, spans in expected)
         pages, after = [], None
         while True:  # the same in pages of two
             page = await find(index, pattern, limit=2, after=after, **how)
@@ -170,7 +174,7 @@ async def test_matches_are_those_of_a_plain_reading(
             if page.next is None:
                 break
             after = Place.of_token(page.next.token())
-        assert pages == [(uri, number) for uri, number, _ in expected], pattern
+        assert pages == [(uri, number) for uri, number, *_ in expected], pattern
 
 
 async def test_context_files_and_filters(index: Index) -> None:
