@@ -65,9 +65,13 @@ def _once(
 async def test_changes_and_questions_go_to_the_live_generation(
     running: Headrace, board: Switchboard
 ) -> None:
-    """A worker follows a switch and loads a model that is not in its settings."""
-    first = (await running.client.ask("docs", "weir")).generation
+    """A worker follows a switch at once and loads a model that is not in its settings."""
+    exactly = await running.client.ask("docs", "weir", mode="exact")
+    first = exactly.generation
+    assert len(exactly.results) == 1
     second = await board.switch(LEARNED)
+    exactly = await running.client.ask("docs", "weir", mode="exact")
+    assert (exactly.generation, exactly.results) == (second, ())
     assert (await running.client.ask("docs", "weir")).results == ()
     await running.change("mill.md", "# Mill\n\nThe mill grinds corn.\n")
     answer = await running.client.ask("docs", "what grinds corn?")
