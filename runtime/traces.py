@@ -24,6 +24,8 @@ else:
     _INSTALLED = True
     _tracer = otel.get_tracer("headrace")
     _propagator = TraceContextTextMapPropagator()
+    _KINDS = {kind.name.lower(): kind for kind in otel.SpanKind}
+    _NO_CONTEXT = otel_context.Context()
 
 __all__ = [
     "NO_SPAN",
@@ -191,19 +193,19 @@ def start(
         return NO_SPAN
     above = current() if parent is None else parent
     has_caller = above._has_caller
-    if isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
+    if type(otel.get_tracer_provider()) is otel.ProxyTracerProvider:
         # no SDK: the caller's context is passed on as it is
         if above._span is None:
             return NO_SPAN
         return Span(otel.NonRecordingSpan(above._span.get_span_context()), has_caller=True)
-    context = None if parent is None else otel_context.Context()
+    context = None if parent is None else _NO_CONTEXT
     if context is not None and above._span is not None:
         context = otel.set_span_in_context(above._span, context)
     started = _tracer.start_span(
         name,
         context,
-        otel.SpanKind[kind.upper()],
-        dict(attributes or {}),
+        _KINDS[kind],
+        attributes and dict(attributes),
         [otel.Link(link._span.get_span_context()) for link in links if link._span is not None],
     )
     return Span(started, has_caller=has_caller)
