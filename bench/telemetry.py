@@ -4,6 +4,10 @@
 collector, divided by those without. ``batch_ratio``: changes per second that have a ``batch``,
 divided by those without. Two deployments, one of them with telemetry, take turns, each with and
 without batches. So every round gives each ratio twice, and the figure is the median.
+
+``telemetry_cpu_ratio`` and ``batch_cpu_ratio`` are the same by the processor time of the worker:
+the median of the runs without, divided by that of the runs with. Other work on the machine changes
+them less.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,11 +25,13 @@ from typing import NamedTuple
 from aiohttp import ClientSession, web
 
 from bench.documents import notes
+from bench.processes import cpu_s_below
 from bench.stack import bench_stack, free_port, served
 from events.client.client import Client
 from events.models import DocumentChanged
 from events.names import Lane
 from processors.embedders.hash_embedder import HASHING_MODEL
+from runtime.child_process import ChildProcess
 from runtime.errors import ConfigurationError
 from runtime.metrics_server import METRICS_PATH
 
@@ -41,6 +47,20 @@ _OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 _TRACES_PATH = "/v1/traces"
 
 
+class _Deployment(NamedTuple):
+    """A client of a deployment, and its worker."""
+
+    client: Client
+    worker: ChildProcess
+
+
+class _Pace(NamedTuple):
+    """Changes per second of one run, and the processor seconds of the worker."""
+
+    changes_per_s: float
+    cpu_s: float
+
+
 class _Case(NamedTuple):
     """One way to index: with telemetry or not, and with a batch or not."""
 
@@ -53,6 +73,8 @@ _BATCH = _Case(has_telemetry=False, has_batch=True)
 _OBSERVED = _Case(has_telemetry=True, has_batch=False)
 _OBSERVED_BATCH = _Case(has_telemetry=True, has_batch=True)
 _CASES = (_PLAIN, _BATCH, _OBSERVED, _OBSERVED_BATCH)
+_Paces = Mapping[_Case, Sequence[_Pace]]
+_Pairs = Sequence[tuple[_Case, _Case]]
 
 
 @dataclass
@@ -95,7 +117,7 @@ async def telemetry_figures() -> dict[str, float]:
     Raises:
         ConfigurationError: the extra ``otel`` is not installed.
     """
-    rates: defaultdict[_Case, list[float]] = defaultdict(list)
+    paces: defaultdict[_Case, list[_Pace]] = defaultdict(list)
     async with (
         _monitoring() as monitoring,
         _deployment(OTEL_SDK_DISABLED="true") as plain,
@@ -106,54 +128,74 @@ async def telemetry_figures() -> dict[str, float]:
                 async with AsyncExitStack() as exits:
                     if case.has_telemetry:
                         await exits.enter_async_context(monitoring.scraping())
-                    client = observed if case.has_telemetry else plain
-                    rates[case].append(await _rate(client, number, has_batch=case.has_batch))
+                    deployment = observed if case.has_telemetry else plain
+                    pace = await _pace(deployment, number, has_batch=case.has_batch)
+                    paces[case].append(pace)
+    telemetry = ((_OBSERVED, _PLAIN), (_OBSERVED_BATCH, _BATCH))
+    batches = ((_BATCH, _PLAIN), (_OBSERVED_BATCH, _OBSERVED))
     return {
-        "telemetry_ratio": _median_ratio(rates, (_OBSERVED, _PLAIN), (_OBSERVED_BATCH, _BATCH)),
-        "batch_ratio": _median_ratio(rates, (_BATCH, _PLAIN), (_OBSERVED_BATCH, _OBSERVED)),
-        "plain_changes_per_s": round(statistics.median(rates[_PLAIN]), 1),
+        "telemetry_ratio": _median_ratio(paces, telemetry),
+        "telemetry_cpu_ratio": _cpu_ratio(paces, telemetry),
+        "batch_ratio": _median_ratio(paces, batches),
+        "batch_cpu_ratio": _cpu_ratio(paces, batches),
+        "plain_changes_per_s": round(
+            statistics.median(pace.changes_per_s for pace in paces[_PLAIN]), 1
+        ),
         "telemetry_spans": monitoring.spans,
         "telemetry_scrapes": monitoring.scrapes,
     }
 
 
-def _median_ratio(rates: Mapping[_Case, list[float]], *pairs: tuple[_Case, _Case]) -> float:
-    """Return the median of the ratios of pairs of cases, which were measured in the same round."""
+def _median_ratio(paces: _Paces, pairs: _Pairs) -> float:
+    """Return the median of the ratios of changes per second in the same round."""
     ratios = [
-        rate / base
+        pace.changes_per_s / base.changes_per_s
         for case, reference in pairs
-        for rate, base in zip(rates[case], rates[reference], strict=True)
+        for pace, base in zip(paces[case], paces[reference], strict=True)
     ]
     return round(statistics.median(ratios), 3)
 
 
-async def _rate(client: Client, number: int, *, has_batch: bool) -> float:
-    """Index new notes in a new project; return the changes per second until their last vector."""
+def _cpu_ratio(paces: _Paces, pairs: _Pairs) -> float:
+    """Return the median processor time of the references, divided by that of the cases."""
+    case_s = statistics.median(pace.cpu_s for case, _ in pairs for pace in paces[case])
+    reference_s = statistics.median(pace.cpu_s for _, base in pairs for pace in paces[base])
+    return round(reference_s / case_s, 3)
+
+
+async def _pace(deployment: _Deployment, number: int, *, has_batch: bool) -> _Pace:
+    """Index new notes in a new project, and measure until their last vector."""
+    client = deployment.client
     project = f"round-{number}-batch" if has_batch else f"round-{number}"
     first, *changes = notes(project, CHANGES + 1, seed=number)
     if has_batch:
         changes = [DocumentChanged(data=change.data, batch=project) for change in changes]
     await client.wait([await client.publish(first)], _PATIENCE, vectors=True)
-    began = perf_counter()
+    began, cpu_s = perf_counter(), _cpu_s(deployment.worker)
     receipts = await client.publish_many(changes, Lane.BULK)
     async for _ in client.outcomes(receipts, _PATIENCE, vectors=True):
         pass
-    return len(changes) / (perf_counter() - began)
+    seconds = perf_counter() - began
+    return _Pace(len(changes) / seconds, _cpu_s(deployment.worker) - cpu_s)
+
+
+def _cpu_s(worker: ChildProcess) -> float:
+    return sum(cpu_s_below(worker.pid).values())
 
 
 @asynccontextmanager
-async def _deployment(*arguments: str, **environment: str) -> AsyncIterator[Client]:
-    """Run servers and a worker of their own; provides a client for them."""
+async def _deployment(*arguments: str, **environment: str) -> AsyncIterator[_Deployment]:
+    """Run servers and a worker of their own; provides the worker and a client."""
     async with (
         bench_stack() as stack,
-        stack.worker(*arguments, HEADRACE_MODEL=HASHING_MODEL, **environment),
+        stack.worker(*arguments, HEADRACE_MODEL=HASHING_MODEL, **environment) as worker,
         Client.connect(stack.redis_url) as client,
     ):
-        yield client
+        yield _Deployment(client, worker)
 
 
 @asynccontextmanager
-async def _observed_deployment(monitoring: _Monitoring) -> AsyncIterator[Client]:
+async def _observed_deployment(monitoring: _Monitoring) -> AsyncIterator[_Deployment]:
     """Run a deployment that sends a share of its traces; its worker serves its metrics."""
     async with _deployment(
         *("--metrics-port", str(monitoring.metrics_port)),
@@ -163,8 +205,8 @@ async def _observed_deployment(monitoring: _Monitoring) -> AsyncIterator[Client]
         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"{monitoring.traces_url}{_TRACES_PATH}",
         OTEL_TRACES_SAMPLER="parentbased_traceidratio",
         OTEL_TRACES_SAMPLER_ARG=str(SAMPLED_SHARE),
-    ) as client:
-        yield client
+    ) as deployment:
+        yield deployment
 
 
 @asynccontextmanager
