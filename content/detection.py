@@ -293,7 +293,8 @@ def decode(raw: bytes) -> str:
 def _checked(text: str) -> str:
     if "\0" in text:
         raise UnsupportedContent(
-            "the bytes contain zeros, as text does not, and are of no known format", _PUBLISH_TEXT
+            "the bytes contain zeros, so they are not text, and their format is unknown",
+            _PUBLISH_TEXT,
         )
     return text
 

@@ -72,7 +72,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             begin = len(text) - len(text[at:].lstrip())
-            raise ValueError(f"at character {begin + 1}: a quotation mark or ! that fits nowhere")
+            raise ValueError(f"at character {begin + 1}: an unexpected quotation mark or !")
         group = str(match.lastgroup)
         content = match[group]
         begin, at = match.start(group), match.end()

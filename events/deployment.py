@@ -291,7 +291,8 @@ def check_partitions(expected: int, chosen: int | None, raises: Collection[Raise
     if chosen in {None, expected, *(raised.former for raised in raises)}:
         return expected
     raise ConfigurationError(
-        f"this deployment's number of partitions is {expected}, the setting says {chosen}",
+        f"this deployment's number of partitions is {expected}, but HEADRACE_PARTITIONS is "
+        f"{chosen}",
         f"set HEADRACE_PARTITIONS={expected}, or change the deployment ({_ADOPTING})",
     )
 

@@ -124,7 +124,7 @@ class Like(Data):
         if (self.chunk_id is None) == (self.uri is None):
             raise ValueError("needs either chunk_id, or uri and line")
         if self.line is not None and self.uri is None:
-            raise ValueError("line goes with uri")
+            raise ValueError("line needs uri")
         return self
 
 

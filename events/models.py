@@ -260,7 +260,7 @@ class DocumentChange(Data):
         if self.change != "delete" and bodies != 1:
             raise ValueError(f"{self.change} needs either content, content_base64 or content_ref")
         if (self.change == "rename") != (self.old_uri is not None):
-            raise ValueError("old_uri goes with rename, and only with it")
+            raise ValueError("old_uri is required for a rename, and allowed only there")
         if self.old_uri == self.uri:
             raise ValueError("a rename needs two different uris")
         body = None if self.content_hash is None else self.body
@@ -436,7 +436,7 @@ class Weights(Data):
     @model_validator(mode="after")
     def _not_both_zero(self) -> Self:
         if self.vector + self.keyword == 0:
-            raise ValueError("one weight must be above 0")
+            raise ValueError("at least one weight must be above 0")
         return self
 
 
@@ -555,16 +555,16 @@ class Query(QueryFields):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.vectors and self.min_event is None:
-            raise ValueError("vectors goes with min_event, and only with it")
+            raise ValueError("vectors needs min_event")
         exact = [name for name in _EXACT_FIELDS if getattr(self, name)]
         if exact and self.mode != "exact":
-            raise ValueError(f"{exact[0]} goes with the mode exact, and only with it")
+            raise ValueError(f"{exact[0]} needs the mode exact")
         if self.min_similarity is not None and self.mode in ("keyword", "exact"):
             raise ValueError("min_similarity needs vectors: use the mode hybrid or vector")
         if self.min_relevance is not None and (not self.rerank or self.mode == "exact"):
             raise ValueError("min_relevance needs the reranker, which the mode exact does not use")
         if self.context_tokenizer is not None and self.context_tokens is None:
-            raise ValueError("context_tokenizer goes with context_tokens, and only with it")
+            raise ValueError("context_tokenizer needs context_tokens")
         return self
 
 

@@ -390,7 +390,7 @@ def kept_position(fields: Mapping[bytes, bytes], own: LogPosition) -> int:
     if text is None:
         return own.position
     if not text.isdigit() or len(text) > 19:
-        raise MalformedEvent(f"position {text[:40]!r} is not a position")
+        raise MalformedEvent(f"{text[:40]!r} is not a log position")
     if int(text) > own.position:
         raise MalformedEvent(f"position {int(text)} is newer than the entry that names it")
     return int(text)

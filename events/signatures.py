@@ -73,7 +73,7 @@ class Keys:
         """
         if signature is None:
             return SignatureRefused(
-                "the project takes signed changes only, and this has no signature",
+                "the project accepts signed changes only, and this has no signature",
                 "publish it with HEADRACE_SIGNING_KEY set to a key of the project",
             )
         match = _SIGNATURE.fullmatch(signature)

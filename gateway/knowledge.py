@@ -236,7 +236,7 @@ class Knowledge:
             return Published(moved, await self._outcome(moved, wait) if wait else None)
         if lines.exact is False:
             raise Conflict(
-                f"the index holds {old_uri[:200]!r} with other white space than it was published",
+                f"the index has {old_uri[:200]!r} with other white space than was published",
                 "publish the document under the new uri, and delete the old one",
             )
         change = valid_change(

@@ -246,8 +246,8 @@ def _check_same(stamp: Stamp, database_id: str) -> None:
 def _check_prefix(deployment: Deployment, settings: Settings) -> None:
     if deployment.prefix not in {None, settings.stream_prefix}:
         raise ConfigurationError(
-            f"the database belongs to the deployment with prefix {deployment.prefix}, the setting "
-            f"says {settings.stream_prefix}",
+            f"the database belongs to the deployment with prefix {deployment.prefix}, but "
+            f"HEADRACE_STREAM_PREFIX is {settings.stream_prefix}",
             f"set HEADRACE_STREAM_PREFIX={deployment.prefix}, or use another database "
             "(to change the prefix: `headrace deployment --adopt`)",
         )

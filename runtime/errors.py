@@ -145,7 +145,7 @@ class RateLimited(Retryable):
 
 
 class Busy(Retryable):
-    """The requests in flight are as many as this process or this API key may have."""
+    """This process or this API key has its maximum number of requests in flight."""
 
 
 class LogFull(Retryable):
@@ -176,7 +176,7 @@ class MalformedEvent(Poison):
 
 
 class SignatureRefused(Poison):
-    """The project takes signed changes only, and this change has no valid signature."""
+    """The project accepts signed changes only, and this change has no valid signature."""
 
 
 class SourceConflict(Poison):
@@ -184,7 +184,7 @@ class SourceConflict(Poison):
 
 
 class OutdatedChange(Poison):
-    """A change of a document without a row that is older than expired tombstones."""
+    """The document has no row, and the change is older than tombstones that have expired."""
 
 
 class EventIdReused(Poison):

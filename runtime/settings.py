@@ -255,7 +255,7 @@ class Settings(BaseSettings):
     read_database_url: str = Field(
         default="",
         description="URL of a streaming replica of Postgres, for all workers: answerers search "
-        "there, and indexers note for them what it has. Empty: there is none.",
+        "there, and indexers record the watermark that it has reached. Empty: no replica.",
     )
     owner_database_url: str = Field(
         default="",

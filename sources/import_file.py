@@ -64,7 +64,7 @@ def open_import(
     """
     if location == "-":
         if not name:
-            raise UsageError("documents on standard input have no name", "add --source NAME")
+            raise UsageError("an import from standard input has no name", "add --source NAME")
         opened = _kept_input()
         return ImportSource(opened, Path.cwd(), name, prune=prune, keep_going=keep_going)
     path = Path(location).expanduser().resolve()

@@ -173,7 +173,7 @@ class Sources:
             row = await connection.fetchrow(_QUERIES["register"], *identity, *values)
             if row is None:
                 raise UsageError(
-                    f"the documents of {location} belong to the repository that it was",
+                    f"the documents of {location} belong to the repository that was there",
                     "delete that source (`headrace source delete`), or sync with --source NAME and "
                     "--prefix NAME/",
                 )

@@ -113,7 +113,9 @@ def _chosen(names: Collection[str], known_names: Collection[str], what: str) -> 
     """Return the names in their order; all if none is given."""
     unknown = [name for name in names if name not in known_names]
     if unknown:
-        raise UsageError(f"no {what} {unknown[0]!r}", f"choose of {', '.join(known_names)}")
+        raise UsageError(
+            f"there is no {what} {unknown[0]!r}", f"choose from {', '.join(known_names)}"
+        )
     return [name for name in known_names if name in names or not names]
 
 

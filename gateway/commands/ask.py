@@ -82,7 +82,7 @@ def command(
     project: ProjectOption = "default",
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
     group: Annotated[
-        Group, typer.Option(help="One result per document, or per passage.")
+        Group, typer.Option(help="One result per passage, or per document.")
     ] = Group.DOCUMENT,
     sections: Annotated[
         bool,
@@ -135,7 +135,7 @@ def command(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="Only documents with such fields, as 'version >= 3 and team in (a, b)'."),
+        typer.Option(help="Only documents whose fields match: 'version >= 3 and team in (a, b)'."),
     ] = None,
     operators: Annotated[
         bool,
@@ -235,7 +235,9 @@ def grep(
     ] = False,
     extended_regexp: Annotated[
         bool,
-        typer.Option("--extended-regexp", "-E", help="The pattern is an expression, as usual."),
+        typer.Option(
+            "--extended-regexp", "-E", help="The pattern is a regular expression (the default)."
+        ),
     ] = False,
     ignore_case: Annotated[
         bool, typer.Option("--ignore-case", "-i", help="Letters of either case match.")

@@ -45,7 +45,7 @@ def command(
     scope: Annotated[
         str | None,
         typer.Option(
-            help="Begin of the paths of all pages, such as /guide/; default: the folder of URL."
+            help="Beginning of the paths of all pages, such as /guide/; default: the folder of URL."
         ),
     ] = None,
     exclude: Annotated[
@@ -57,7 +57,7 @@ def command(
     delay: Annotated[
         float,
         typer.Option(
-            min=0, max=60, help="Seconds between two requests; a longer Crawl-delay is kept."
+            min=0, max=60, help="Seconds between two requests; a longer Crawl-delay is obeyed."
         ),
     ] = 0.25,
     contact: Annotated[

@@ -34,7 +34,7 @@ LetterProjectOption = Annotated[
 ]
 CountOption = Annotated[
     int | None,
-    typer.Option(help="With --all: do nothing if the number of dead letters is another."),
+    typer.Option(help="With --all: do nothing unless exactly this many dead letters match."),
 ]
 
 

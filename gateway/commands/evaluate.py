@@ -107,7 +107,7 @@ def run(
 ) -> None:
     """Index DIR/corpus.jsonl, ask DIR/queries.jsonl, score against DIR/qrels.tsv.
 
-    `headrace eval DIR` is the same. With --from-feedback, DIR is made of judgements.
+    `headrace eval DIR` is the same. --from-feedback writes a set instead of asking one.
     """
     if (directory is None) == (from_feedback is None):
         raise UsageError("give either DIR or --from-feedback", "name the directory of a set")

@@ -17,13 +17,14 @@ __all__ = ["command"]
 command = typer.Typer(invoke_without_command=True)
 
 ScopeOption = Annotated[
-    Scope, typer.Option(help="All your directories, or everyone's in this directory.")
+    Scope,
+    typer.Option(help="For you in all directories, or for everyone in this directory."),
 ]
 HostArgument = Annotated[
     Host | None, typer.Argument(metavar="HOST", help="Program that uses Headrace.")
 ]
 HostOption = Annotated[
-    Host | None, typer.Option("--host", metavar="HOST", help="The same, as an option.")
+    Host | None, typer.Option("--host", metavar="HOST", help="HOST, given as an option.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the change; write nothing.")]
 
@@ -38,7 +39,7 @@ def serve(
         bool, typer.Option("--read-only", help="Leave out `remember` and `forget`.")
     ] = False,
     idle: Annotated[
-        str, typer.Option(help="An `up` that this command starts ends when idle so long.")
+        str, typer.Option(help="An `up` that this command starts ends after this idle time.")
     ] = IDLE,
 ) -> None:
     """Serve the tools over stdin and stdout; hosts start this command.

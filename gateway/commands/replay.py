@@ -202,7 +202,7 @@ def stop(
 def switch(
     generation: GenerationArgument, json: JsonOption = False, replay_id: ReplayIdOption = None
 ) -> None:
-    """Let a former generation catch up, and make it live."""
+    """Bring a former generation up to date, and make it live."""
 
     async def work(tools: OperatorTools, show: ShowProgress) -> SwitchResult:
         project, chosen = await find_generation(tools, generation)

@@ -51,7 +51,8 @@ def command(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key, PEM.")] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front of this process has TLS.")
+        bool,
+        typer.Option("--behind-proxy", help="A proxy in front of this process terminates TLS."),
     ] = False,
     any_port: Annotated[
         bool, typer.Option("--any-port", help="If the port is in use, choose another.")
@@ -69,7 +70,7 @@ def command(
     if not (is_loopback(host) or tls_cert or behind_proxy):
         raise UsageError(
             f"{host} can be reached from other machines, and keys would travel unencrypted",
-            "give --tls-cert and --tls-key, or --behind-proxy if a proxy has TLS",
+            "give --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS",
         )
     options = _Options(host, port, operator, tls_cert, tls_key, behind_proxy, ready_file, any_port)
     run_service(lambda settings, stop: _serve(settings, stop, options))

@@ -41,8 +41,8 @@ def list_sources(
 ) -> None:
     """List the sources of a project with the figures of their last sync.
 
-    `next` is what syncs a source again with this HEADRACE_HOME: a watch that runs, git
-    hooks, or a webhook of the settings.
+    `next` names the next cause of a sync with this HEADRACE_HOME: a running watch, git hooks,
+    or a webhook of the settings.
     """
 
     async def main(settings: Settings) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def command(
     worktree: WorktreeOption = False,
     branch: Annotated[
         str | None,
-        typer.Option(help="Publish what this branch has in another version, as an overlay."),
+        typer.Option(help="Publish the differences of this branch, as an overlay."),
     ] = None,
     base: Annotated[
         str | None,

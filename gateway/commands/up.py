@@ -56,7 +56,7 @@ def command(
     until_idle: Annotated[
         str | None,
         typer.Option(
-            help="End when nothing was asked, published or pending for so long, e.g. PT30M."
+            help="End when nothing was asked, published or pending for this long, e.g. PT30M."
         ),
     ] = None,
     quiet: Annotated[

@@ -40,7 +40,7 @@ async def show_problem(code: str) -> HTMLResponse:
     for kind in problem_kinds():
         if kind.code == code:
             return _page("problem.html", kind=kind)
-    raise NotFound(f"there is no problem {code[:80]!r}", "/problems lists them")
+    raise NotFound(f"there is no error {code[:80]!r}", "/problems lists all")
 
 
 def _page(template: str, **values: Any) -> HTMLResponse:

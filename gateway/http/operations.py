@@ -123,7 +123,8 @@ def operation_routes(operations: Operations, caller: Callable[..., Awaitable[Cal
             raise Forbidden("the API key may not operate", "use a key with the right `operate`")
         if holder.project is not None:
             raise Forbidden(
-                f"the API key is of {holder.project} alone", "use a key that is of no project"
+                f"the API key is valid for {holder.project} only",
+                "use a key of all projects (`headrace api-keys add --operator`)",
             )
 
     router = APIRouter(
@@ -231,7 +232,7 @@ def _add_generations(router: APIRouter, operations: Operations) -> None:
 
     @router.post("/projects/{project}/generation/{generation}:switch")
     async def switch(project: str, generation: int) -> ReplayState:
-        """Let a former generation catch up, and make it live."""
+        """Bring a former generation up to date, and make it live."""
         return await operations.switch(project, generation)
 
     @router.post("/projects/{project}:rollback")

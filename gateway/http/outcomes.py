@@ -57,7 +57,7 @@ async def show_change(
         return await knowledge.change(caller, project, token, wait=wait)
     if event_id is not None and token is None:
         return await knowledge.change_of_event(caller, project, event_id, wait=wait)
-    raise UsageError("a change is named by its token or by its event id", "give one of both")
+    raise UsageError("a change is named by its token or by its event id", "give one of the two")
 
 
 @router.get("/changes")

@@ -133,7 +133,9 @@ def plan(host: Host, scope: Scope, entry: Entry | None, *, home: Path, directory
         UsageError: the host has no file.
     """
     if host is Host.JSON:
-        raise UsageError("`json` has no file", "use `headrace mcp install json`, which prints")
+        raise UsageError(
+            "`json` has no file", "use `headrace mcp install json`, which prints the entry"
+        )
     path = _path(host, scope, home, directory)
     before = path.read_text("utf-8") if path.exists() else None
     if host is Host.SKILL:

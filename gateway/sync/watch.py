@@ -199,7 +199,9 @@ async def watch_sources(
         for request in requests:
             source = request.open(settings)
             if not isinstance(source, WatchableSource):
-                raise UsageError(f"{source.location} can't be watched", "sync it by a timer")
+                raise UsageError(
+                    f"{source.location} can't be watched", "run `headrace sync` on a timer"
+                )
             lock = watch_lock(settings, request.destination.project, source.location)
             with suppress(UsageError):
                 lock.acquire()

@@ -248,11 +248,11 @@ async def judge(visit: Visit) -> Response:
     """Publish the verdict of a form on one result, and confirm it."""
     fields = {name: visit.sent(name) for name in ("query_id", "chunk_id", "verdict")}
     if fields["verdict"] not in _VERDICTS:
-        raise UsageError("the form has no verdict", "begin at an answer")
+        raise UsageError("the form has no verdict", "go back to the answer")
     try:
         judgement = Judgement.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(first_problem(error), "begin at an answer") from None
+        raise UsageError(first_problem(error), "go back to the answer") from None
     await visit.site.knowledge.judge(visit.caller, visit.project, judgement)
     question = visit.sent("question")
     return visit.render(

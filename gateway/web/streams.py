@@ -104,7 +104,7 @@ async def apply(visit: Visit) -> Response:
         try:
             count = int(visit.sent("count"))
         except ValueError:
-            raise UsageError("the form has no number of letters", "begin at the list") from None
+            raise UsageError("the form has no number of letters", "go back to the list") from None
         outcomes = await work(filter=_filter(_sent(visit)), count=count)
     followed = [
         f"{row.project}/{row.token}@{row.entry_id.partition('-')[0]}"
@@ -135,7 +135,7 @@ async def _followed(visit: Visit, names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         match = _FOLLOWED_CHANGE.fullmatch(name)
         if match is None:
-            raise UsageError(f"{name[:80]!r} names no redriven change", "begin at the list")
+            raise UsageError(f"{name[:80]!r} names no redriven change", "go back to the list")
         project, token, redriven_ms = match.groups()
         listing = visit.site.knowledge.reading(visit.caller, project)
         change = await listing.change(project, token)

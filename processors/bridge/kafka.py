@@ -133,6 +133,6 @@ class OutcomeSender:
             await asyncio.gather(*sent)
         except (KafkaError, ProducerSendError) as error:
             raise Unavailable(
-                f"Kafka does not take outcomes in {self._topic} ({error})",
+                f"Kafka does not accept outcomes in {self._topic} ({error})",
                 "check the brokers, and that the topic exists",
             ) from error

@@ -64,14 +64,14 @@ class Chunking:
         if parts is None or int(parts["version"]) not in _SUPPORTED_VERSIONS:
             versions = ", ".join(map(str, _SUPPORTED_VERSIONS))
             raise UsageError(
-                f"no chunking {text!r}",
+                f"there is no chunking {text!r}",
                 f"name one of the versions {versions}, optionally with the most tokens of a chunk, "
                 f"as in {CHUNKING_VERSION}:128",
             )
         limit = None if parts["limit"] is None else int(parts["limit"])
         if limit is not None and limit < SIZES.minimum_tokens:
             raise UsageError(
-                f"chunking {text!r}: a chunk must be allowed {SIZES.minimum_tokens} tokens at least"
+                f"chunking {text!r}: allow at least {SIZES.minimum_tokens} tokens for a chunk"
             )
         return cls(int(parts["version"]), limit)
 

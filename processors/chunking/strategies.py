@@ -60,7 +60,9 @@ class Strategy:
             return cls(text)
         parts = _FIXED.fullmatch(text)
         if parts is None:
-            raise UsageError(f"no chunking {text!r}", f"name one of {', '.join(STRATEGIES)}")
+            raise UsageError(
+                f"there is no chunking {text!r}", f"name one of {', '.join(STRATEGIES)}"
+            )
         size, overlap = int(parts["size"]), int(parts["overlap"] or 0)
         if not SIZES.minimum_tokens <= size <= _LARGEST_WINDOW:
             raise UsageError(
@@ -68,7 +70,7 @@ class Strategy:
                 f"{_LARGEST_WINDOW:,} tokens"
             )
         if overlap > size // 2:
-            raise UsageError(f"chunking {text!r}: the overlap may be half of the size at most")
+            raise UsageError(f"chunking {text!r}: the overlap may be at most half of the size")
         return cls("fixed", size, overlap)
 
     def __str__(self) -> str:

@@ -107,7 +107,7 @@ def _local(model: str, options: ModelOptions) -> Embedder:
     if model in LOCAL_MODELS:
         return LOCAL_MODELS[model](options)
     raise ConfigurationError(
-        f"no local model {model}",
+        f"there is no local model {model}",
         f"use one of {', '.join(LOCAL_MODELS)} "
         "(to use other weights, set HEADRACE_MODEL_DIRECTORY to their directory)",
     )

@@ -100,7 +100,7 @@ class RestApi:
             url = target
         if response.status in _GONE:
             raise UsageError(
-                f"{api.url} does not exist, or GITHUB_TOKEN does not allow to read it",
+                f"{api.url} does not exist, or GITHUB_TOKEN does not allow reading it",
                 "check the name; the token needs to read issues and pull requests",
             )
         name = string(_object_of(_checked(response)).get("full_name"))

@@ -127,7 +127,7 @@ class Scope:
             if url is None or url.origin() != start.origin():
                 raise UsageError(
                     f"the scope {prefix!r:.200} is not on {start.host}",
-                    "name the begin of a path, such as /guide/",
+                    "name the beginning of a path, such as /guide/",
                 )
             path = url.raw_path
         scope = cls(origin_of(start), path, tuple(exclude))

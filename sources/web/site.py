@@ -209,7 +209,7 @@ class SiteSource(WithoutHistory):
         robots = await read_robots(fetcher, url)
         for _ in range(MOST_HOPS + 1):
             if not robots.allows(url):
-                raise UsageError(f"robots.txt does not allow to crawl {url}", "name another page")
+                raise UsageError(f"robots.txt does not allow crawling {url}", "name another page")
             remembered = self._remembered(Scope.of(url, self._scope, self._exclude))
             validators = remembered.get(str(url), _UNREAD).validators
             try:

@@ -49,7 +49,9 @@ class Place(NamedTuple):
         except (ValueError, TypeError):
             place = None
         if place is None or "\0" in place.uri + place.agent or not 0 <= place.line <= LAST_LINE:
-            raise UsageError("`after` is not a place", "use `next` of the answer before")
+            raise UsageError(
+                "`after` is not a position in the results", "use `next` of the answer before"
+            )
         return place
 
 

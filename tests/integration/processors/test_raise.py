@@ -149,7 +149,7 @@ async def test_a_process_that_started_before_follows(
         async with Client.connect(redis_url, partitions=1) as late:
             more = await late.publish_many([change(uri, "# Two\n") for uri in URIS])
         await again.client.wait(more, PATIENCE)
-    with pytest.raises(ConfigurationError, match="partitions is 16, the setting says 8"):
+    with pytest.raises(ConfigurationError, match="partitions is 16, but HEADRACE_PARTITIONS is 8"):
         async with headrace(redis_url, database, partitions=8):
             pytest.fail("the deployment never had 8 partitions")
 

@@ -71,7 +71,7 @@ async def test_a_source_is_handed_over_to_another_key(sources: Sources) -> None:
     assert (after.id, after.key, after.kind) == (first.id, "new", "git")
     assert after.uri_prefix == "docs/"
     assert await registered(sources, **change) == after
-    with pytest.raises(UsageError, match="belong to the repository that it was"):
+    with pytest.raises(UsageError, match="belong to the repository that was there"):
         await registered(sources)
     other = await registered(sources, "other")
     await registered(sources, **change | {"former_key": other.key})

@@ -65,7 +65,7 @@ UNREADABLE = [
     ("a in ()", "at character 7: a value"),
     ("a not = 1", "at character 7: an operator"),
     ("a between 1", "at character 12: and"),
-    ("a = 'b", "at character 5: a quotation mark"),
+    ("a = 'b", "at character 5: an unexpected quotation mark"),
     ("a ! 1", "at character 3"),
     ("(" * 99 + "a=1" + ")" * 99, "nested over 8 levels"),
     ("not " * 9 + "a=1", "nested over 8 levels"),

@@ -59,7 +59,7 @@ NO_QUESTION: list[tuple[dict[str, Any], str]] = [
     ({"like": "a:0"}, "like.line: "),
     ({"like": {}}, "like: needs either chunk_id, or uri and line"),
     ({"like": {"chunk_id": 1, "uri": "a"}}, "like: needs either"),
-    ({"like": {"chunk_id": 1, "line": 1}}, "like: line goes with uri"),
+    ({"like": {"chunk_id": 1, "line": 1}}, "like: line needs uri"),
 ]
 
 

@@ -98,7 +98,7 @@ class Subscription:
             self._failing_since = now
         elif now - self._failing_since > deadline.total_seconds():
             raise Unavailable(
-                f"the stream of outcomes ends before it has begun: {reason}",
+                f"the stream of outcomes ended before it began: {reason}",
                 "check that the gateway can reach Redis, and follow again from the last position",
             )
 
