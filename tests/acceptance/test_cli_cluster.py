@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from headrace import BlockingClient
@@ -56,8 +55,7 @@ async def test_commands_work_on_a_cluster(
         assert status.json["redis"].endswith("cluster of 3 primaries"), status
         assert status.json["projects"][0]["documents"] == 12
         assert len(status.json["workers"]) == 1
-        doctor = await eventually(partial(_examined, operator), "all servers answer in time")
-        assert doctor is not None
+        doctor = await _examined(operator)
         conditions = {one["name"]: one for one in doctor.json["environment"]}
         assert conditions["redis.cluster"]["detail"] == "3 primaries, 3 replicas", doctor
         assert conditions["redis.cluster"]["state"] == "ok"
@@ -87,8 +85,18 @@ def test_blocking_client(cluster: RedisCluster) -> None:
     assert len({receipt.token.split(":")[1] for receipt in receipts}) > 1
 
 
-async def _examined(operator: Cli) -> Result | None:
-    """Examine the index; None if one of the six servers did not answer in time."""
-    doctor = await operator("doctor", "--project", "mill", "--json")
-    names = {condition["name"] for condition in doctor.json["environment"]}
-    return doctor if "redis.cluster" in names else None
+async def _examined(operator: Cli) -> Result:
+    """Examine the index when all six servers answer in time; a failure has its last report."""
+    looks: list[Result] = []
+
+    async def all_answer() -> bool:
+        looks.append(await operator("doctor", "--project", "mill", "--json"))
+        conditions = looks[-1].json["environment"]
+        return any(condition["name"] == "redis.cluster" for condition in conditions)
+
+    try:
+        await eventually(all_answer, "all six servers answer the doctor in time", timeout=30)
+    except AssertionError as error:
+        error.add_note(f"last look: {looks[-1:]}")
+        raise
+    return looks[-1]
