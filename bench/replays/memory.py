@@ -3,10 +3,12 @@
 Two projects are replayed: one with a fourth of the documents, then one with all of them.
 ``small_mb`` and ``replay_mb`` are the peaks of the replays' own processes. ``bytes_per_document``
 is their difference ÷ that of the documents: it says what more documents would take.
-``parsers_mb`` is the peak of the replay's parser processes, and ``doctor_mb`` that of the process
-of `headrace doctor` afterwards. ``postgres_mb`` is the peak of all processes of Postgres. A page
-that processes share counts once. ``cpu_s`` is the processor time of the replay without Postgres.
-Vectors are made by hashing.
+``parsers_mb`` is the peak of the replay's parser processes, ``peak_mb`` that of all its processes
+together, and ``doctor_mb`` that of the process of `headrace doctor` afterwards. ``postgres_mb`` is
+the peak of all processes of Postgres. A page that processes share counts once. ``cpu_s`` and
+``postgres_cpu_s`` are the processor times of the replay and of Postgres beside it;
+``documents_per_s`` is the rate from the first step to the switch. Vectors are made by hashing. No
+HNSW index is built: Postgres would take most of the time for it, and the replay no memory.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from time import time
+from time import process_time, time
 from typing import Any
 
 from bench.figures import Report
@@ -36,27 +38,33 @@ __all__ = ["measure"]
 DOCUMENTS = 100_000
 SMALL_SHARE = 4
 DOCUMENTS_AT_ONCE = 10_000
-SAMPLE_S = 0.5
+PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
+PAUSE_PER_CPU_S = 20
+"""So the measurement itself takes little of a processor."""
 
 
 @dataclass(slots=True)
 class Peak:
-    """Greatest memory that was seen, in MB, and the processor time at the end."""
+    """Greatest memory that was seen, in MB, and the processor times at the end."""
 
     own_mb: float = 0.0
     below_mb: float = 0.0
+    together_mb: float = 0.0
     postgres_mb: float = 0.0
     cpu_s: float = 0.0
+    postgres_cpu_s: float = 0.0
 
     def sample(self, pid: int) -> None:
         """Look at a running command and at Postgres."""
-        below = pids_of_children(pid)
-        self.own_mb = max(self.own_mb, memory_mb([pid]))
-        self.below_mb = max(self.below_mb, memory_mb(below))
+        own_mb, below_mb = memory_mb([pid]), memory_mb(pids_of_children(pid))
+        self.own_mb = max(self.own_mb, own_mb)
+        self.below_mb = max(self.below_mb, below_mb)
+        self.together_mb = max(self.together_mb, own_mb + below_mb)
         self.postgres_mb = max(
             self.postgres_mb, memory_mb(pids_of_children(os.getpid(), "postgres"))
         )
         self.cpu_s = max(self.cpu_s, sum(cpu_s_below(pid).values()))
+        self.postgres_cpu_s = cpu_s_below(os.getpid()).get("postgres", 0.0)
 
 
 async def measure(chunks: int = DOCUMENTS) -> Report:
@@ -66,18 +74,22 @@ async def measure(chunks: int = DOCUMENTS) -> Report:
         async with open_operator_tools(settings) as tools:
             await _archive(tools, "small", chunks // SMALL_SHARE)
             await _archive(tools, "large", chunks)
-        small, _ = await _run(stack, "replay", "--project", "small")
-        large, report = await _run(stack, "replay", "--project", "large")
-        examined, _ = await _run(stack, "doctor", "--project", "large")
+        exact = {"HEADRACE_VECTOR_SEARCH": json.dumps({"exact_chunks": chunks})}
+        small, _ = await _run(stack, exact, "replay", "--project", "small")
+        large, report = await _run(stack, exact, "replay", "--project", "large")
+        examined, _ = await _run(stack, exact, "doctor", "--project", "large")
     more = chunks - chunks // SMALL_SHARE
     figures = {
         "replay_mb": large.own_mb,
         "small_mb": small.own_mb,
         "bytes_per_document": (large.own_mb - small.own_mb) * 1e6 / more,
         "parsers_mb": large.below_mb,
+        "peak_mb": large.together_mb,
         "postgres_mb": large.postgres_mb,
         "doctor_mb": examined.own_mb,
         "cpu_s": large.cpu_s,
+        "postgres_cpu_s": large.postgres_cpu_s - small.postgres_cpu_s,
+        "documents_per_s": report["documents"] / sum(report["seconds"].values()),
     }
     return Report(
         "replay-memory",
@@ -105,7 +117,9 @@ def _changes(project: str, documents: int) -> Iterator[LoggedChange]:
         yield LoggedChange(position, DocumentChanged(data=change))
 
 
-async def _run(stack: Stack, *arguments: str) -> tuple[Peak, dict[str, Any]]:
+async def _run(
+    stack: Stack, environment: dict[str, str], *arguments: str
+) -> tuple[Peak, dict[str, Any]]:
     """Run a command to its end; return its peak and the JSON that it prints.
 
     Raises:
@@ -113,15 +127,22 @@ async def _run(stack: Stack, *arguments: str) -> tuple[Peak, dict[str, Any]]:
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway.main", *arguments, "--json"),
-        env={**os.environ, **stack.environment(), "HEADRACE_MODEL": HASHING_MODEL},
+        env={
+            **os.environ,
+            **stack.environment(),
+            "HEADRACE_MODEL": HASHING_MODEL,
+            **environment,
+        },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     peak = Peak()
     ended = asyncio.create_task(process.communicate())
     while not ended.done():
+        begun = process_time()
         peak.sample(process.pid)
-        await asyncio.wait([ended], timeout=SAMPLE_S)
+        rest = PAUSE_PER_CPU_S * (process_time() - begun)
+        await asyncio.wait([ended], timeout=min(max(PAUSE_S, rest), LONGEST_PAUSE_S))
     stdout, stderr = await ended
     if process.returncode != 0:
         raise ConfigurationError(f"the command failed: {stderr.decode().strip()}")
