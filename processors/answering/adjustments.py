@@ -106,17 +106,20 @@ def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
     the question. A chunk of several units does not: it says less about each. Tests and examples
     lose, unless the question has a word for them. An empty question adjusts nothing.
     """
-    asked = frozenset(terms(searchable(question)))
+    text = searchable(question)
+    asked = frozenset(terms(text))
     if not asked:
         return {}
-    plain = asked.intersection(_plain_terms(question))
+    plain = asked.intersection(_plain_terms(text))
     is_about_tests = not asked.isdisjoint(_WORDS_OF_TESTS)
-    compared = _compared(candidates)
-    agreements = _agreements(asked, plain, candidates, compared)
-    beginnings = _beginnings(candidates, compared)
+    agreements, beginnings = _compared(asked, plain, candidates)
     adjusted: dict[int, Adjustment] = {}
     for chunk_id, place in candidates.places.items():
-        name = _name_bonus(place.symbol, asked, plain) if place.is_code else 0.0
+        name = 0.0
+        if place.is_code:
+            words = _words_of_name(place.symbol)
+            if not words.qualified.isdisjoint(asked):
+                name = _name_bonus(words, asked, plain)
         documentation = DOCUMENTATION_BONUS * agreements.get(chunk_id, 0.0)
         test = 0.0 if is_about_tests or not is_test(place.uri) else -TEST_MALUS
         begins = chunk_id in beginnings
@@ -127,74 +130,54 @@ def adjustments(question: str, candidates: Candidates) -> dict[int, Adjustment]:
     return adjusted
 
 
-def _plain_terms(question: str) -> list[str]:
+def _plain_terms(text: str) -> list[str]:
     """Terms of a question without its identifiers.
 
     These name what is looked for, and do not describe it.
     """
-    words = [word for word in searchable(question).split() if not _IDENTIFIER.search(word)]
-    return terms(" ".join(words))
+    return terms(" ".join([word for word in text.split() if not _IDENTIFIER.search(word)]))
 
 
-def _compared(candidates: Candidates) -> set[int]:
-    """Ids of the best chunks of each retriever."""
-    rankings = (*candidates.vector.values(), candidates.keyword)
-    return {chunk_id for ranked in rankings for chunk_id, _ in ranked[:COMPARED]}
+def _compared(
+    asked: frozenset[str], plain: frozenset[str], candidates: Candidates
+) -> tuple[dict[int, float], set[int]]:
+    """Compare a question with the beginnings of the best chunks of each retriever.
 
-
-def _agreements(
-    asked: frozenset[str], plain: frozenset[str], candidates: Candidates, compared: set[int]
-) -> dict[int, float]:
-    """Agreement of a question with the documentation of chunks, 0 to 1, by chunk id.
-
-    It is the harmonic mean of two shares: of the question's words, by their weights in BM25, which
-    the documentation has, and of the documentation's words, which the question has. Only the plain
-    words of the question count.
+    Returns its agreement with the documentation of chunks, 0 to 1, by chunk id, and the ids of
+    those that have the beginning of their unit. An agreement is the harmonic mean of two shares: of
+    the question's words, by their weights in BM25, which the documentation has, and of the
+    documentation's words, which the question has. Only the plain words of the question count.
     """
     weights = {term: candidates.term_weights.get(term, 0.0) for term in asked}
-    total = sum(weights.values())
-    if len(plain) < 2 or not total:
-        return {}
+    total = sum(weights.values()) if len(plain) > 1 else 0.0
     agreements: dict[int, float] = {}
-    for chunk_id in compared:
+    beginnings: set[int] = set()
+    rankings = (*candidates.vector.values(), candidates.keyword)
+    for chunk_id in {chunk_id for ranked in rankings for chunk_id, _ in ranked[:COMPARED]}:
         place = candidates.places.get(chunk_id)
-        described = _words_of_documentation(place.beginning) if place else frozenset()
-        shared = described & plain
+        if place is None or not place.beginning:
+            continue
+        described, begins = _beginning(place.beginning, place.symbol)
+        if begins:
+            beginnings.add(chunk_id)
+        shared = described & plain if total else None
         if shared:
-            of_question = sum(weights[term] for term in shared) / total
+            of_question = sum([weights[term] for term in shared]) / total
             of_documentation = len(shared) / len(described)
             both = of_question + of_documentation
             agreements[chunk_id] = 2 * of_question * of_documentation / both
-    return agreements
-
-
-def _beginnings(candidates: Candidates, compared: set[int]) -> set[int]:
-    """Ids of those of the compared chunks that have the beginning of their unit."""
-    places = ((chunk_id, candidates.places.get(chunk_id)) for chunk_id in compared)
-    return {
-        chunk_id
-        for chunk_id, place in places
-        if place is not None and place.beginning and _begins(place.beginning, place.symbol)
-    }
+    return agreements, beginnings
 
 
 @lru_cache(_MOST_CACHED)
-def _words_of_documentation(beginning: str) -> frozenset[str]:
-    """Words with which the documentation of a unit begins, by the beginning of its text."""
-    return _words_of(documentation_of(beginning))
+def _beginning(text: str, symbol: str | None) -> tuple[frozenset[str], bool]:
+    """Words of the documentation in the beginning of a chunk, and if it begins its unit."""
+    begins = symbol is not None and is_defined_in(text, symbol)
+    return _words_of(documentation_of(text)), begins
 
 
-@lru_cache(_MOST_CACHED)
-def _begins(beginning: str, symbol: str | None) -> bool:
-    """Return whether a chunk has the beginning of its unit."""
-    return symbol is not None and is_defined_in(beginning, symbol)
-
-
-def _name_bonus(symbol: str | None, asked: frozenset[str], plain: frozenset[str]) -> float:
+def _name_bonus(words: _NameWords, asked: frozenset[str], plain: frozenset[str]) -> float:
     """Addition for the words of a unit's name that a question has."""
-    words = _words_of_name(symbol)
-    if words.qualified.isdisjoint(asked):
-        return 0.0
     is_whole = len(words.own) >= _FEWEST_WORDS and words.own <= plain
     share = len(words.qualified & asked) / len(words.qualified)
     return NAME_BONUS * share + WHOLE_NAME_BONUS * is_whole
@@ -206,7 +189,11 @@ def _words_of_name(symbol: str | None) -> _NameWords:
     names = symbols_of(symbol)
     if len(names) != 1:
         return _NO_WORDS
-    owner, prefix = next(reversed(owners_of(names[0])), ("", ""))
+    owners = owners_of(names[0])
+    if not owners:
+        own = _words_of_part(names[0])
+        return _NameWords(own, own)
+    owner, prefix = owners[-1]
     own = _words_of_part(names[0].removeprefix(prefix))
     return _NameWords(_words_of_part(owner) | own, own)
 

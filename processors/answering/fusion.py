@@ -22,11 +22,9 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import starmap
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Literal, NamedTuple, overload
 
-from content.signatures import symbols_of
 from events.models import Weights
 from processors.answering.adjustments import Adjustment
 from processors.answering.definitions import Promotion
@@ -250,11 +248,10 @@ def _fused_scores(candidates: Candidates, by_vector: float, by_keyword: float) -
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
     matches = _matches(candidates.keyword, complete_length=longest)
     by_match = by_keyword * COSINE_PER_BM25
-    return {
-        chunk_id: by_vector * similarities.get(chunk_id, 0.0)
-        + by_match * matches.get(chunk_id, 0.0)
-        for chunk_id in similarities.keys() | matches.keys()
-    }
+    scores = {chunk_id: by_vector * cosine for chunk_id, cosine in similarities.items()}
+    for chunk_id, match in matches.items():
+        scores[chunk_id] = scores.get(chunk_id, 0.0) + by_match * match
+    return scores
 
 
 def _pending(candidates: Candidates) -> set[int]:
@@ -286,9 +283,9 @@ def _interleave(ranking: Sequence[int], fused: Ranked, pending: Mapping[int, flo
 
 
 def _best_first(scores: Mapping[int, float]) -> Ranked:
-    by_id = sorted(scores.items())
-    by_id.sort(key=itemgetter(1), reverse=True)  # equal scores stay in the order of ids
-    return by_id
+    ranking = sorted(scores)
+    ranking.sort(key=scores.__getitem__, reverse=True)  # equal scores stay in the order of ids
+    return [(chunk_id, scores[chunk_id]) for chunk_id in ranking]
 
 
 def _factors(weights: Weights | None) -> tuple[float, float]:
@@ -378,9 +375,8 @@ def _ordered_by_units(
     Scores only change places within a document, so documents rank as before.
     """
     by_document: defaultdict[int, list[int]] = defaultdict(list)
-    for chunk_id in adjusted:
-        place = places.get(chunk_id)
-        if place is not None and place.is_code:
+    for chunk_id, place in places.items():
+        if place.is_code and chunk_id in adjusted:
             by_document[place.document_id].append(chunk_id)
     exchanged: dict[int, float] = {}
     for chunk_ids in by_document.values():
@@ -410,9 +406,8 @@ def _unit_scores(
     bonuses: dict[int | str, float] = {}
     for chunk_id in chunk_ids:
         symbol = places[chunk_id].symbol
-        units[chunk_id] = unit = symbol if symbol and len(symbols_of(symbol)) == 1 else chunk_id
-        adjustment = adjustments.get(chunk_id)
-        bonus = adjustment.bonus + adjustment.in_document if adjustment else 0.0
+        units[chunk_id] = unit = symbol if symbol and ", " not in symbol else chunk_id
+        bonus = sum(adjustments.get(chunk_id, ()))
         score = scores[chunk_id]
         if unit not in highest:
             highest[unit], bonuses[unit] = score, bonus

@@ -26,6 +26,7 @@ JOINED_CHUNKS = 20
 """Best chunks that join the passage that they belong to, however few passages are wanted."""
 
 _MOST_CACHED = 16_384
+_NO_NAMES: frozenset[str] = frozenset()
 _FARTHEST = 2
 """Difference of the ordinals of two chunks that may be joined: one chunk may be between them."""
 
@@ -58,8 +59,8 @@ class Passage:
     @property
     def ordinals(self) -> range:
         """Ordinals of all chunks of the passage."""
-        numbers = [place.ordinal for place in self.places.values()]
-        return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+        places = [*self.places.values()]
+        return range(places[0].ordinal, places[-1].ordinal + 1) if places else range(0)
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -114,8 +115,11 @@ def _join(own: list[Passage], passage: Passage) -> bool:
 
     ``own`` are the better passages of the document, best first.
     """
+    if not own:
+        return False
+    ordinal = passage.ordinals.start
     for at, draft in enumerate(own):
-        if passage.ordinals.start in draft.ordinals:
+        if ordinal in draft.ordinals:
             own[at] = _union([draft, passage])
             return True
     for belongs in (_of_one_function, _of_one_unit):
@@ -205,27 +209,32 @@ def _of_one_unit(passage: Passage, other: Passage) -> bool:
     return (first.symbol, first.heading_path) == (second.symbol, second.heading_path)
 
 
-def _names(passage: Passage) -> set[str]:
+def _names(passage: Passage) -> frozenset[str]:
     """Qualified names of the units of code in a passage, without those of units around others."""
-    return {
-        name
-        for place in passage.places.values()
-        if place.is_code and not place.is_example
-        for name in symbols_of(place.symbol)
-    }
+    return _NO_NAMES.union(*map(_names_of, _symbols(passage)))
 
 
-def _scopes(passage: Passage) -> set[str]:
+def _scopes(passage: Passage) -> frozenset[str]:
     """Names of the units of a passage, and of the innermost units around them."""
-    names = _names(passage)
-    return names.union(owner for name in names if (owner := _owner_of(name)))
+    return _NO_NAMES.union(*map(_scopes_of, _symbols(passage)))
+
+
+def _symbols(passage: Passage) -> list[str | None]:
+    """Symbols of the chunks of code in a passage, without those of examples."""
+    places = passage.places.values()
+    return [place.symbol for place in places if place.is_code and not place.is_example]
 
 
 @lru_cache(_MOST_CACHED)
-def _owner_of(name: str) -> str:
-    """Qualified name of the innermost unit around a unit; empty if there is none."""
-    owners = owners_of(name)
-    return owners[-1][0] if owners else ""
+def _names_of(symbol: str | None) -> frozenset[str]:
+    return frozenset(symbols_of(symbol))
+
+
+@lru_cache(_MOST_CACHED)
+def _scopes_of(symbol: str | None) -> frozenset[str]:
+    names = _names_of(symbol)
+    owners = [owners_of(name)[-1:] for name in names]
+    return names.union([owner for around in owners for owner, _ in around])
 
 
 def _grouped(own: Sequence[Passage]) -> Passage:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from store.search.keyword.postings import Postings
+from store.search.keyword.postings import MAX_CHUNKS, Postings
 
 __all__ = ["K1", "B", "Matches", "ScoredChunks", "Segment", "TermHits", "factors_of", "score"]
 
@@ -28,6 +30,7 @@ B = 0.75
 _BLOCK = 256
 
 Float32s = npt.NDArray[np.float32]
+Value = TypeVar("Value", bound=np.generic)
 
 
 @dataclass(eq=False)
@@ -52,8 +55,7 @@ class Segment:
         return self._norms[1]
 
 
-@dataclass(frozen=True, slots=True)
-class TermHits:
+class TermHits(NamedTuple):
     """One query term's postings in one segment."""
 
     term: int
@@ -61,7 +63,7 @@ class TermHits:
     counts: npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Matches:
     """Segments of a generation, and the postings of a query's terms in each, in the same order.
 
@@ -72,12 +74,13 @@ class Matches:
     hits: Sequence[Sequence[TermHits]]
     total_terms: int
 
-    @property
+    @cached_property
     def chunks(self) -> int:
         """Number of chunks in all segments."""
         return sum(len(segment.chunk_ids) for segment in self.segments)
 
-    def document_frequencies(self) -> dict[int, int]:
+    @cached_property
+    def document_frequencies(self) -> Mapping[int, int]:
         """Number of chunks in which each term occurs; terms that occur nowhere are absent."""
         frequencies: dict[int, int] = defaultdict(int)
         for hits in self.hits:
@@ -113,11 +116,14 @@ class ScoredChunks:
             yield ids, scores, _top(scores, limit)
 
 
+_Pair = tuple[Segment, Sequence[TermHits]]
+
+
 def factors_of(matches: Matches, weights: Mapping[int, float]) -> dict[int, float]:
     """Factor of each term that occurs, by its hash: the most that it can add to a chunk's score."""
     return {
         term: weights[term] * (K1 + 1) * _idf(matches.chunks, frequency)
-        for term, frequency in matches.document_frequencies().items()
+        for term, frequency in matches.document_frequencies.items()
     }
 
 
@@ -125,33 +131,47 @@ def score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
     """BM25 of every chunk; ``weights``: factor of each query term's contribution, by its hash."""
     factors = factors_of(matches, weights)
     mean_length = matches.total_terms / max(1, matches.chunks)
-    small: list[tuple[Segment, Sequence[TermHits]]] = []
+    pairs = [pair for pair in zip(matches.segments, matches.hits, strict=True) if pair[1]]
+    small = [pair for pair in pairs if pair[0].inline is not None]
     parts = []
-    for segment, hits in zip(matches.segments, matches.hits, strict=True):
-        if segment.inline is not None:
-            small += [(segment, hits)] if hits else []
-        elif hits:
-            norms = segment.norms(mean_length)
-            parts.append((segment.chunk_ids, _sum(norms, hits, [0] * len(hits), factors)))
     if small:
-        parts.append(_score_small(small, mean_length, factors))
+        norms = _norms(np.concatenate([segment.lengths for segment, _ in small]), mean_length)
+        parts.append(_score_together(small, norms, factors))
+    for group in _groups(pair for pair in pairs if pair[0].inline is None):
+        norms = _joined([segment.norms(mean_length) for segment, _ in group])
+        parts.append(_score_together(group, norms, factors))
     return ScoredChunks(parts)
 
 
-def _score_small(
-    pairs: Sequence[tuple[Segment, Sequence[TermHits]]],
-    mean_length: float,
-    factors: Mapping[int, float],
+def _groups(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
+    """Divide large segments into groups of no more chunks than the largest of them may have."""
+    group: list[_Pair] = []
+    chunks = 0
+    for segment, hits in pairs:
+        chunks += len(segment.chunk_ids)
+        if group and chunks > MAX_CHUNKS:
+            yield group
+            group, chunks = [], len(segment.chunk_ids)
+        group.append((segment, hits))
+    if group:
+        yield group
+
+
+def _score_together(
+    pairs: Sequence[_Pair], norms: Float32s, factors: Mapping[int, float]
 ) -> tuple[npt.NDArray[np.int64], Float32s]:
-    """Score small segments as if they were one, so that a hundred cost little more than one."""
+    """Score segments as if they were one, so that a hundred cost little more than one."""
     bases = np.cumsum([0] + [len(segment.chunk_ids) for segment, _ in pairs]).tolist()
-    norms = _norms(np.concatenate([segment.lengths for segment, _ in pairs]), mean_length)
     hits = [hit for _, segment_hits in pairs for hit in segment_hits]
     offsets = [
         base for base, (_, segment_hits) in zip(bases, pairs, strict=False) for _ in segment_hits
     ]
-    chunk_ids = np.concatenate([segment.chunk_ids for segment, _ in pairs])
+    chunk_ids = _joined([segment.chunk_ids for segment, _ in pairs])
     return chunk_ids, _sum(norms, hits, offsets, factors)
+
+
+def _joined(parts: Sequence[npt.NDArray[Value]]) -> npt.NDArray[Value]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _sum(

@@ -252,14 +252,14 @@ class KeywordRetriever:
         """
         if not matches.segments:
             return {}
-        frequencies = matches.document_frequencies()
+        frequencies = matches.document_frequencies
         missing = [term for term in asked if term_hash(term) not in frequencies][:MAX_CORRECTIONS]
         near = {term: await nearest(connection, visibility.generation_id, term) for term in missing}
         candidates = {word for words in near.values() for word in words}
         if not candidates:
             return {}
         occurring = await self._read(connection, visibility, candidates)
-        frequency = occurring.document_frequencies()
+        frequency = occurring.document_frequencies
         corrections: dict[str, str] = {}
         for term, words in near.items():
             for word in sorted(words, key=lambda word: -frequency.get(term_hash(word), 0)):
@@ -320,7 +320,7 @@ def _inline(segment: Segment, hashes: Sequence[int]) -> list[TermHits]:
 
 async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
     """Score matches, in a thread if it would block the event loop."""
-    if sum(matches.document_frequencies().values()) < _THREAD_FROM_POSTINGS:
+    if sum(matches.document_frequencies.values()) < _THREAD_FROM_POSTINGS:
         return score(matches, weights)
     return await asyncio.to_thread(score, matches, weights)
 
@@ -330,7 +330,7 @@ async def _is_seen(
 ) -> bool:
     """Return whether a chunk with this word is visible."""
     wanted = term_hash(word)
-    weights = {term: float(term == wanted) for term in matches.document_frequencies()}
+    weights = {term: float(term == wanted) for term in matches.document_frequencies}
     if wanted not in weights:
         return False
     scored = await _score(matches, weights)
