@@ -35,6 +35,11 @@ select segment_id, 0, 0, null, postings, term
 from keyword_postings
 where generation_id = $1 and term = any ($3::bigint[])
 
+-- name: state_as_row
+-- A further row of read_segments: the state of the generation, by the query of that name.
+select null, is_live::int, is_covered::int, null, null, null
+from ({state}) state
+
 -- name: read_vocabulary
 -- Words of these lengths, and new words that are not in the vocabulary yet (length null), newest
 -- first.

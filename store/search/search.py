@@ -27,7 +27,7 @@ from store.postgres.pool import Database
 from store.search.chunk_rows import decoded, rows_of, visible
 from store.search.exact import ExactMatches, ExactSearch
 from store.search.filters import PLANNED_ONCE, Visibility
-from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
+from store.search.keyword.retriever import KeywordMatches, KeywordRetriever, WordMatches
 from store.search.keyword.tokenizer import TOKENS_VERSION, require_known_terms, terms
 from store.search.patterns import Pattern
 from store.search.vector_retriever import (
@@ -386,10 +386,14 @@ class Search:
         async with self._scope(
             generation, request.agent, request.filters, request.candidates
         ) as connection:
+            # the state of the index comes first: a vector that is written later is not missed
+            with run.timed("keyword"):
+                matches = await self._match(connection, generation, request)
+                run.state = await self._state(connection, generation, request, matches)
             with run.timed("vector"):
                 vector = await self._nearest(connection, generation, request, run)
             with run.timed("keyword"):
-                keyword = await self._matching(connection, generation, request, run, vector)
+                keyword = await self._visible(connection, generation, request, run, matches, vector)
         return vector, keyword
 
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
@@ -398,6 +402,7 @@ class Search:
         async with self._scope(
             generation, request.agent, request.filters, request.candidates
         ) as connection:
+            run.state = await self._state(connection, generation, request)
             similar = await self._nearest(connection, generation, request, run)
             chunk_ids = [*_ids(similar, KeywordMatches([]))]
             described = _best(similar, request.described)
@@ -413,9 +418,7 @@ class Search:
         request: SearchRequest,
         run: _Run,
     ) -> Similar:
-        visibility = Visibility.to(generation.id, request.agent, request.filters)
         searched = _searched(generation, request)
-        run.state = await self._coverage.state(connection, visibility, request.agent)
         passed_by = await self._models.unreached(
             connection, request.project, generation.id, request.vectors
         )
@@ -464,26 +467,44 @@ class Search:
             return KeywordMatches([])
         require_known_terms(request.project, generation)
         async with self._scope(generation, request.agent, request.filters) as connection:
+            matches = await self._match(connection, generation, request)
             if not request.vectors:
-                visibility = Visibility.to(generation.id, request.agent, request.filters)
-                run.state = await self._coverage.state(connection, visibility, request.agent)
-            return await self._matching(connection, generation, request, run, {})
+                run.state = await self._state(connection, generation, request, matches)
+            return await self._visible(connection, generation, request, run, matches, {})
 
-    async def _matching(
+    async def _match(
+        self, connection: asyncpg.Connection, generation: Generation, request: SearchRequest
+    ) -> WordMatches:
+        text = request.text if request.subject is None else request.subject.terms
+        searched = _searched(generation, request)
+        return await self._keyword.match(connection, text or "", searched, request.defined)
+
+    async def _state(
+        self,
+        connection: asyncpg.Connection,
+        generation: Generation,
+        request: SearchRequest,
+        matches: WordMatches | None = None,
+    ) -> IndexState:
+        """State of the index, of which ``matches`` have the greater part."""
+        visibility = Visibility.to(generation.id, request.agent, request.filters)
+        known = None if matches is None else (matches.is_live, matches.is_covered)
+        return await self._coverage.state(connection, visibility, request.agent, known)
+
+    async def _visible(
         self,
         connection: asyncpg.Connection,
         generation: Generation,
         request: SearchRequest,
         run: _Run,
+        matches: WordMatches,
         vector: Similar,
     ) -> KeywordMatches:
-        text = request.text if request.subject is None else request.subject.terms
-        return await self._keyword.search(
+        return await self._keyword.visible(
             connection,
-            text or "",
+            matches,
             replace(_searched(generation, request), is_covered=run.state.is_covered),
             request.candidates,
-            request.defined,
             [*_ids(vector, KeywordMatches([]))],
             request.described,
             _best(vector, request.described),

@@ -263,12 +263,21 @@ class Coverage:
         self._tasks: dict[Key, asyncio.Task[int | None]] = {}
 
     async def state(
-        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
+        self,
+        connection: asyncpg.Connection,
+        visibility: Visibility,
+        agent: str | None,
+        known: tuple[bool, bool] | None = None,
     ) -> IndexState:
-        """State of the generation, and of the chunks that pass the filters, in a scope."""
-        row = await connection.fetchrow(_PENDING["state"], visibility.generation_id)
-        coverage = 1.0 if row["is_covered"] else await self._share(connection, visibility, agent)
-        return IndexState(row["is_live"], coverage, row["is_covered"])
+        """State of the generation, and of the chunks that pass the filters, in a scope.
+
+        ``known``: whether the generation is live, and whether it is covered, if that was read.
+        """
+        is_live, is_covered = known or await connection.fetchrow(
+            _PENDING["state"], visibility.generation_id
+        )
+        coverage = 1.0 if is_covered else await self._share(connection, visibility, agent)
+        return IndexState(is_live, coverage, is_covered)
 
     async def _share(
         self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None

@@ -30,7 +30,7 @@ from store.search.keyword.tokenizer import DEFINES, terms
 from store.search.patterns import Word
 from store.types import ChunkPlace
 
-__all__ = ["KeywordMatches", "KeywordRetriever", "Narrowed", "SegmentCache"]
+__all__ = ["KeywordMatches", "KeywordRetriever", "Narrowed", "SegmentCache", "WordMatches"]
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +61,7 @@ _ROUNDS = (1.05, 1.25, 4, 16)
 _DESCRIBED_MARGIN = 2
 """Of so many times the chunks the beginning is read at once, since some may be hidden."""
 _QUERIES = named("keyword")
+_STATE = _QUERIES["state_as_row"].format(state=named("pending")["state"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,23 @@ class KeywordMatches:
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class WordMatches:
+    """Chunks with words of a question, visible or not, with their scores.
+
+    ``definitions``: those that define a name asked for. The generation was the live one if
+    ``is_live``, and each of its chunks had its vector if ``is_covered``. For the other fields see
+    ``KeywordMatches``.
+    """
+
+    scored: ScoredChunks
+    corrections: Mapping[str, str]
+    weights: Mapping[str, float]
+    definitions: Sequence[int]
+    is_live: bool
+    is_covered: bool
+
+
 class Narrowed(NamedTuple):
     """Ids of the chunks that have a term of a word. ``text``: see ``Word``."""
 
@@ -93,22 +111,14 @@ class KeywordRetriever:
         self._cache = SegmentCache(cache_bytes)
         self._cache_of_examples = SegmentCache(cache_bytes // _CACHE_SHARE_OF_EXAMPLES)
 
-    async def search(
+    async def match(
         self,
         connection: asyncpg.Connection,
         text: str | Sequence[str],
         visibility: Visibility,
-        limit: int,
         defined: Sequence[str] = (),
-        others: Sequence[int] = (),
-        described: int = 0,
-        described_others: Sequence[int] = (),
-    ) -> KeywordMatches:
-        """The best visible chunks for a text or terms, and visible definitions of ``defined``.
-
-        Deleted or hidden chunks never appear. The places of the visible ones of ``others``, chunk
-        ids, are read too. The places of the best ``described`` chunks, and those of
-        ``described_others``, have the beginning of their text.
+    ) -> WordMatches:
+        """All chunks with words of a text, or with some terms, and definitions of ``defined``.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -116,7 +126,7 @@ class KeywordRetriever:
         words = terms(text) if isinstance(text, str) else text
         weights: dict[str, float] = dict(Counter(words))
         keys = [DEFINES + name.lower() for name in defined]
-        matches = await self._read(connection, visibility, [*weights, *keys])
+        matches, state = await self._read_with_state(connection, visibility, [*weights, *keys])
         matches, defining = _apart(matches, keys)
         corrections = await self._correct(connection, weights, matches, visibility)
         for term, word in corrections.items():
@@ -129,21 +139,42 @@ class KeywordRetriever:
         if defining:
             best = [chunk_id for chunk_id, _ in scored.best_of(defining, MAX_DEFINITIONS)]
             definitions = best or defining[:MAX_DEFINITIONS]
-        ranked, places = await _visible(
-            connection,
-            scored,
-            visibility,
-            limit,
-            [*definitions, *others],
-            described,
-            described_others,
-        )
         factors = factors_of(matches, by_hash)
         occurring = {
             term: factors[term_hash(term)] for term in weights if term_hash(term) in factors
         }
-        visible = frozenset(definitions) & places.keys()
-        return KeywordMatches(ranked, corrections, occurring, visible, places)
+        return WordMatches(scored, corrections, occurring, definitions, *state)
+
+    async def visible(
+        self,
+        connection: asyncpg.Connection,
+        matches: WordMatches,
+        visibility: Visibility,
+        limit: int,
+        others: Sequence[int] = (),
+        described: int = 0,
+        described_others: Sequence[int] = (),
+    ) -> KeywordMatches:
+        """The best visible chunks of matches, and their visible definitions.
+
+        Deleted or hidden chunks never appear. The places of the visible ones of ``others``, chunk
+        ids, are read too. The places of the best ``described`` chunks, and those of
+        ``described_others``, have the beginning of their text.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        ranked, places = await _visible(
+            connection,
+            matches.scored,
+            visibility,
+            limit,
+            [*matches.definitions, *others],
+            described,
+            described_others,
+        )
+        definitions = frozenset(matches.definitions) & places.keys()
+        return KeywordMatches(ranked, matches.corrections, matches.weights, definitions, places)
 
     async def narrowed(
         self,
@@ -216,21 +247,37 @@ class KeywordRetriever:
         self, connection: asyncpg.Connection, visibility: Visibility, words: Iterable[str]
     ) -> Matches:
         """Read the segments of the text, or those of the code examples."""
+        return (await self._read_rows(connection, visibility, words, _QUERIES["read_segments"]))[0]
+
+    async def _read_with_state(
+        self, connection: asyncpg.Connection, visibility: Visibility, words: Iterable[str]
+    ) -> tuple[Matches, tuple[bool, bool]]:
+        """Read segments, and whether the generation is live and covered, in one round trip."""
+        sql = f"{_QUERIES['read_segments']}\nunion all\n{_STATE}"
+        matches, rows = await self._read_rows(connection, visibility, words, sql)
+        [state] = [row for row in rows if row["segment_id"] is None]
+        return matches, (bool(state["chunks"]), bool(state["terms"]))
+
+    async def _read_rows(
+        self,
+        connection: asyncpg.Connection,
+        visibility: Visibility,
+        words: Iterable[str],
+        sql: str,
+    ) -> tuple[Matches, list[asyncpg.Record]]:
         generation_id, of_examples = visibility.generation_id, visibility.of_examples
         cache = self._cache_of_examples if of_examples else self._cache
         hashes = [term_hash(word) for word in words]
         cached = cache.get(generation_id)
         wanted = WantedRows(hashes)
-        rows = await connection.fetch(
-            _QUERIES["read_segments"], generation_id, list(cached), wanted.keys, of_examples
-        )
-        heads = [row for row in rows if row["term"] is None]
+        rows = await connection.fetch(sql, generation_id, list(cached), wanted.keys, of_examples)
+        heads = [row for row in rows if row["term"] is None and row["segment_id"] is not None]
         segments = {
             row["segment_id"]: cached.get(row["segment_id"]) or _decode(row) for row in heads
         }
         cache.put(generation_id, segments)
         large = _group(wanted, [row for row in rows if row["term"] is not None])
-        return Matches(
+        matches = Matches(
             segments=list(segments.values()),
             hits=[
                 large.get(segment_id, []) if segment.inline is None else _inline(segment, hashes)
@@ -238,6 +285,7 @@ class KeywordRetriever:
             ],
             total_terms=sum(row["terms"] for row in heads),
         )
+        return matches, rows
 
     async def _correct(
         self,
