@@ -115,10 +115,10 @@ def _milliseconds(time: tuple[int, int]) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-def _heartbeat(worker: bytes, told: bytes, now_ms: int) -> Heartbeat | None:
+def _heartbeat(worker: bytes, raw: bytes, now_ms: int) -> Heartbeat | None:
     """Parse a heartbeat; returns None if it was not written by a worker of Headrace."""
     try:
-        value = json.loads(told)
+        value = json.loads(raw)
         age = timedelta(milliseconds=max(0, now_ms - int(value["at_ms"])))
         _State.model_validate(value["state"])
         return Heartbeat(worker.decode(), age, value["state"])

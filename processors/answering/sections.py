@@ -1,7 +1,7 @@
 """Sections of an answer: code and other documents, each with a ranking of its own.
 
 Documentation describes a thing in the words of a question, and so ranks above the code that does
-it. Who looks for code finds it in its own section, and what is written about it in the other.
+it. With sections, the code is found in its own, and the texts about it are in the other.
 """
 
 from __future__ import annotations

@@ -93,15 +93,15 @@ class CatchUp:
         )
 
     async def _build(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
-        found = await self._find(behind)
-        missing = [position for position in behind if position.key not in found]
+        fold = await self._find(behind)
+        missing = [position for position in behind if position.key not in fold]
         if missing:
             raise self._missing_error("the log lacks the last change", missing)
-        needed = found.rows_of(stored_position.key for stored_position in behind)
-        await self.builder.build(found, needed, progress)
+        needed = fold.rows_of(stored_position.key for stored_position in behind)
+        await self.builder.build(fold, needed, progress)
         refused = [
             document
-            for document in map(found.__getitem__, needed.tolist())
+            for document in map(fold.__getitem__, needed.tolist())
             if document.log_position in self.builder.refused
         ]
         if refused:

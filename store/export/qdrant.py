@@ -141,10 +141,10 @@ def _prepare(client: QdrantClient, collection: str, widths: Mapping[str, int]) -
                 )
         return
     present = client.get_collection(collection).config.params.vectors
-    found = (
+    present_widths = (
         {name: params.size for name, params in present.items()} if isinstance(present, dict) else {}
     )
-    if found != dict(widths):
+    if present_widths != dict(widths):
         raise UsageError(
             f"the collection {collection} has other vectors than the export",
             "load it into another collection",
