@@ -35,7 +35,7 @@ def test_redriven_changes_are_followed_to_their_outcome(opened: Opened) -> None:
         expect(page.locator(".state.waiting")).to_have_count(3)
         contents.unhandled = False
         expect(page.locator(".state.indexed")).to_have_count(3)
-        page.get_by_role("link", name="A link to these outcomes").click()
+        page.get_by_role("link", name="come back to this page").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Redriven changes")
         expect(page.get_by_role("link", name="docs/broken.md")).to_have_count(3)
 
