@@ -84,7 +84,7 @@ def command(
     include: IncludeOption = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="Of a bucket: leave out files that match this pattern."),
+        typer.Option(help="For a bucket: leave out files that match this pattern."),
     ] = None,
     lane: LaneOption = None,
     worktree: WorktreeOption = False,

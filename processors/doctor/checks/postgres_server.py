@@ -140,7 +140,7 @@ def check_locks(locks: LockUse) -> Condition:
             "postgres.locks",
             f"{detail}: many searches at once fail (`out of shared memory`)",
             f"raise `max_locks_per_transaction` to {needed} or more and restart Postgres; "
-            "a replay of a project that was indexed before the partitions moves it into one",
+            "a replay moves a project into a partition if it was indexed before there were any",
         )
     return Condition.ok("postgres.locks", detail)
 

@@ -69,7 +69,8 @@ def _replicas(all_facts: Mapping[str, Mapping[str, Any]]) -> Condition:
         return Condition.warning(
             name,
             f"{counts}; no replica follows {', '.join(alone)}",
-            "start a replica of each primary: without it, its part of the log ends with it",
+            "start a replica of each primary: if a primary without one is lost, so is its part of "
+            "the log",
         )
     return Condition.ok(name, counts)
 
