@@ -34,7 +34,7 @@ with first as materialized (
     where
         p.generation_id = $1
         and exists (select from generations where id = $1 and state <> 'dropping')
-        and p.model_id <> all (array(select id from models where name = any ($6::text[])))
+        and p.model_id not in (select id from models where name = any ($6::text[]))
         and {chosen}
     order by p.position, p.partition, p.document_id
     limit $5
