@@ -20,6 +20,7 @@ from gateway.output import print_json, printable
 from gateway.progress import ShowProgress
 from processors.replay.dry_run import Estimate
 from processors.replay.generations import SwitchResult, projects_of
+from processors.replay.project_log import EntriesByProject
 from processors.replay.publication import ReplayPublication
 from processors.replay.quality_gate import Ask, EvaluationGate
 from processors.replay.replay import Gate, Replay
@@ -60,9 +61,11 @@ async def plan_projects(
 ) -> list[Estimate]:
     """Estimate the work of a replay of each project, and publish the progress."""
     plans = []
-    for name in await projects_of(tools, project):
+    names = await projects_of(tools, project)
+    entries = _entries_by_project(tools, names)
+    for name in names:
         publication = published(tools, show, _state(replay_id, name, "plan", choice))
-        work = Replay(tools, name, choice, None, publication.show)
+        work = Replay(tools, name, choice, None, publication.show, entries)
         plans.append(await publication.run(work.plan(), Estimate.as_json))
     return plans
 
@@ -77,12 +80,19 @@ async def replay_projects(
     replay_id: str | None = None,
 ) -> None:
     """Replay the projects in turn, publish the progress, and append each report to ``reports``."""
-    for name in await projects_of(tools, project):
+    names = await projects_of(tools, project)
+    entries = _entries_by_project(tools, names)
+    for name in names:
         publication = published(tools, show, _state(replay_id, name, "replay", choice))
-        work = Replay(tools, name, choice, gate, publication.show)
+        work = Replay(tools, name, choice, gate, publication.show, entries)
         publication.follow(work.report.as_json, partial(getattr, work, "may_be_stopped"))
         reports.append(work.report)
         await publication.run(work.run(), ReplayReport.as_json)
+
+
+def _entries_by_project(tools: OperatorTools, names: Sequence[str]) -> EntriesByProject | None:
+    """Reader of the streams for several projects; None for one, which reads them as they are."""
+    return EntriesByProject(tools.redis, tools.names) if len(names) > 1 else None
 
 
 def gate_of(directory: Path, max_drop: float) -> EvaluationGate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -11,7 +13,7 @@ import numpy as np
 from redis.asyncio import Redis
 
 from events.deployment import follow_stamp
-from events.names import Lane, LogPosition, Names, Topic
+from events.names import Lane, LogPosition, Names, Topic, change_streams
 from events.server.connection import redis_errors
 from events.streams.changes import (
     Admit,
@@ -25,7 +27,7 @@ from processors.replay.verification import Difference, NotSwitched
 from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
 
-__all__ = ["ProjectLog", "entry_id_before", "stream_ends"]
+__all__ = ["EntriesByProject", "ProjectLog", "entry_id_before", "stream_ends"]
 
 _ENTRIES_AT_ONCE = 250
 
@@ -35,7 +37,8 @@ class ProjectLog:
     """Reader of the log of a project.
 
     ``admit`` selects the changes of the streams that count; archived changes always count.
-    ``damaged``: archive files that can't be read completely, by path.
+    ``entries``: those of the streams by project, where the logs of several projects are read; None
+    for one project. ``damaged``: archive files that can't be read completely, by path.
     """
 
     project: str
@@ -43,14 +46,18 @@ class ProjectLog:
     redis: Redis
     names: Names
     admit: Admit
+    entries: EntriesByProject | None = None
     damaged: dict[str, DamagedSegment] = field(default_factory=dict)
     _ends: Mapping[str, str] = field(default_factory=dict)
     _streams_begin: int | None = None
 
     @classmethod
-    def of(cls, project: str, tools: OperatorTools) -> Self:
+    def of(
+        cls, project: str, tools: OperatorTools, entries: EntriesByProject | None = None
+    ) -> Self:
         """Build the reader of a project; nothing is read yet."""
-        return cls(project, tools.archive, tools.redis, tools.names, tools.admission.admitted)
+        admit = tools.admission.admitted
+        return cls(project, tools.archive, tools.redis, tools.names, admit, entries)
 
     async def read(self, fold: Fold) -> None:
         """Fold all changes that were published and not removed by compaction.
@@ -122,14 +129,66 @@ class ProjectLog:
         unread.check(self.project, self.damaged.values())
 
     async def _add_streamed(self, fold: Fold, after: Mapping[str, str]) -> None:
-        async for change in read_changes(self.redis, self.names, after, self._admit):
+        async for change in self._streamed(after):
             fold.add(change.change, change.own.position)
+
+    async def _streamed(self, after: Mapping[str, str]) -> AsyncIterator[StreamedChange]:
+        if self.entries is None:
+            async for change in read_changes(self.redis, self.names, after, self._admit):
+                yield change
+            return
+        own = await self.entries.of(self.project, after)
+        for start in range(0, len(own), _ENTRIES_AT_ONCE):
+            part = own[start : start + _ENTRIES_AT_ONCE]
+            for change in await self.admit(await read_entries(self.redis, self.names, part)):
+                yield change
 
     async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
         return await self.admit([change for change in changes if change.project == self.project])
 
     def _add_damage(self, error: DamagedSegment) -> None:
         self.damaged[error.path] = error
+
+
+class EntriesByProject:
+    """Positions of the stream entries of each project, in 10 bytes each.
+
+    With it, the logs of many projects are read without reading all streams for each of them.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._read_until: dict[str, str] = {}
+        self._positions: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+        self._partitions: defaultdict[str, array[int]] = defaultdict(lambda: array("H"))
+
+    async def of(self, project: str, after: Mapping[str, str]) -> Sequence[LogPosition]:
+        """Own positions of the entries of a project, also of those that were added last.
+
+        ``after``: see ``read_changes``. Entries that were trimmed since are not left out.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        await self._extend()
+        positions = np.array(self._positions[project], np.int64)
+        partitions = np.array(self._partitions[project], np.uint16)
+        is_after = np.zeros(len(positions), np.bool_)
+        for stream in change_streams(self._names):
+            first = after.get(self._names.stream(*stream), "0-0")
+            last, _ = LogPosition.of_entry(stream.topic.lane, stream.partition, first)
+            is_own = (partitions == stream.partition) & (positions & 1 == last & 1)
+            is_after |= is_own & (positions > last)
+        chosen = zip(positions[is_after].tolist(), partitions[is_after].tolist(), strict=True)
+        return [LogPosition(position, partition) for position, partition in chosen]
+
+    async def _extend(self) -> None:
+        async for change in read_changes(self._redis, self._names, self._read_until):
+            position, partition = change.own
+            self._positions[change.project].append(position)
+            self._partitions[change.project].append(partition)
+            self._read_until[self._names.stream(*change.own.stream)] = change.own.entry_id
 
 
 class _Unread:

@@ -14,7 +14,7 @@ from processors.replay.builder import Builder, read_batches
 from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
 from processors.replay.dry_run import Estimate, estimate, prices_of
 from processors.replay.fold import Fold
-from processors.replay.project_log import ProjectLog
+from processors.replay.project_log import EntriesByProject, ProjectLog
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice, choose_recipe
 from processors.replay.start import (
@@ -48,16 +48,26 @@ Show = Callable[[str, int, int], None]
 
 
 class Replay:
-    """The replay of one project. A stop is too late once ``may_be_stopped`` is false."""
+    """The replay of one project. A stop is too late once ``may_be_stopped`` is false.
+
+    ``entries``: those of the streams, if several projects are replayed.
+    """
 
     def __init__(
-        self, tools: OperatorTools, project: str, choice: Choice, gate: Gate | None, show: Show
+        self,
+        tools: OperatorTools,
+        project: str,
+        choice: Choice,
+        gate: Gate | None,
+        show: Show,
+        entries: EntriesByProject | None = None,
     ) -> None:
         self._tools = tools
         self._project = project
         self._choice = choice
         self._gate = gate
         self._show = show
+        self._entries = entries
         self.report = ReplayReport(project)
         self.may_be_stopped = True
 
@@ -118,7 +128,7 @@ class Replay:
         await check_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):
             left_out = await self._tools.document_positions.ineffective(live)
-            self._log = ProjectLog.of(self._project, self._tools)
+            self._log = ProjectLog.of(self._project, self._tools, self._entries)
             self._fold = Fold(left_out, searched_event_id=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, LogPosition, Topic
-from events.streams.changes import LoggedChange, read_changes
+from events.streams.changes import LoggedChange, StreamedChange, read_changes
+from processors.replay import project_log
 from processors.replay.fold import Fold, LastChange
-from processors.replay.project_log import ProjectLog
+from processors.replay.project_log import EntriesByProject, ProjectLog
 from processors.replay.verification import NotSwitched
 from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
@@ -60,6 +62,52 @@ async def test_a_change_is_read_from_its_stream_or_from_the_archive(
         }
         assert last["a"].log_position == changes[1].log_position
         assert last["a"].change.event.data.content_ref is not None
+
+
+async def test_the_streams_are_read_once_for_the_logs_of_many_projects(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each log has the changes of its project alone, and those that were published later."""
+    read: list[StreamedChange] = []
+
+    async def counted(*arguments: Any) -> AsyncIterator[StreamedChange]:
+        async for change in read_changes(*arguments):
+            read.append(change)
+            yield change
+
+    monkeypatch.setattr(project_log, "read_changes", counted)
+    async with tools(redis_url, database) as opened:
+        changes = await publish(opened, redis_url)
+        entries = EntriesByProject(opened.redis, opened.names)
+        logs = {name: ProjectLog.of(name, opened, entries) for name in ("docs", "notes", "none")}
+        folds = {name: Fold() for name in logs}
+        await publish_one(redis_url, "notes", "d")
+        for name, log in logs.items():
+            await log.read(folds[name])
+        assert uris(folds) == {"docs": {"a", "b", "c"}, "notes": {"d"}, "none": set()}
+        assert texts(await read_again(logs["docs"], folds["docs"]))["a"] == "second"
+        await publish_one(redis_url, "docs", "e")
+        later = Fold()
+        await logs["docs"].read_new(later)
+        assert uris({"docs": later}) == {"docs": {"e"}}
+        again = Fold()
+        await logs["docs"].read_new(again, changes[2].position)
+        assert uris({"docs": again})["docs"] >= {"b", "c", "e"}
+    assert len(read) == len(changes) + 2
+
+
+async def publish_one(redis_url: str, project: str, uri: str) -> None:
+    """Publish a document."""
+    async with Client.connect(redis_url) as client:
+        change = DocumentChange(project=project, uri=uri, content="text")
+        await client.publish(DocumentChanged(data=change), Lane.LIVE)
+
+
+def uris(folds: Mapping[str, Fold]) -> dict[str, set[str]]:
+    """Uris in each fold."""
+    return {
+        name: {fold.key(row).uri for row in fold.missing().tolist()} for name, fold in folds.items()
+    }
 
 
 def texts(last: dict[str, LastChange]) -> dict[str, str | None]:
