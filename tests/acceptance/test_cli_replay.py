@@ -108,7 +108,7 @@ async def test_replay_that_cannot_be(cli: Cli) -> None:
         "--from 2001-02-03T04:05:06Z": "the log begins later, at 20",
         "--from 2999-01-01T00:00:00Z": "lies in the future",
         "--chunking 99": "no chunking '99'",
-        "--chunking 1:1": "tokens at least",
+        "--chunking 1:1": "allow at least 24 tokens",
         "--model openai/text-embedding-3-small": "text-embedding-3-small",
         "--model local/hash-384 --collection old": "leave out --from and --collection",
         "--collection nothing": "no document of garden is in the collection 'nothing'",
