@@ -223,8 +223,9 @@ exists (
 -- name: among
 -- The places of the chunks among $2 that exist, are visible to the agent, and pass the filters.
 -- ``is_bare``: the chunk has no vector yet. The tables that show it are left out if they are empty.
--- ``beginning`` is that of a chunk of one unit of code, if it is in $3: to read texts takes time. The
--- arrays travel as texts, since the driver examines each element of an array.
+-- ``beginning`` is that of a chunk of one unit of code, if it is in $3: to read texts takes time, and
+-- to count their characters. The arrays travel as texts, since the driver examines each element of an
+-- array.
 select
     c.id,
     c.document_id,
@@ -244,7 +245,11 @@ select
             c.id = any ((select $3::text::bigint[])::bigint[])
             and passing.kind = 'code'
             and strpos(c.symbol, ', ') = 0
-        then left(c.content, 1000)
+        then
+            case
+                when octet_length(c.content) <= 1000 then c.content
+                else left(c.content, 1000)
+            end
         else ''
     end as beginning,
     passing.kind = 'code' as in_code
