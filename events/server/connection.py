@@ -144,7 +144,42 @@ def _pool(options: dict[str, Any], *, blocking: bool) -> ConnectionPool:
     if blocking:
         return ConnectionPool(**options)
     bounds = {"max_connections": _CONNECTIONS, "timeout": _COMMAND_TIMEOUT.total_seconds()}
-    return BlockingConnectionPool(**bounds | options)
+    return _Pool(**bounds | options)
+
+
+class _Pool(BlockingConnectionPool):
+    """Pool that takes its lock only if a command has to wait for a connection.
+
+    That of redis-py takes it for every command, which is a third of the time of a short one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._waiting = 0
+
+    async def get_connection(self, *args: Any, **keywords: Any) -> AbstractConnection:
+        """Lend a connection; raises as the base class does."""
+        if self._waiting or not self.can_get_connection():
+            self._waiting += 1
+            try:
+                lent: AbstractConnection = await super().get_connection()  # type: ignore[no-untyped-call]
+                return lent
+            finally:
+                self._waiting -= 1
+        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Take a connection back, for the command that waits longest."""
+        await ConnectionPool.release(self, connection)
+        if self._waiting:
+            async with self._condition:
+                self._condition.notify()
 
 
 class _Cancellable(AbstractConnection):

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from events.server.connection import connect
 
+COMMANDS = 200
 STEPS = 40
 TRIES = 5
 PATIENCE = timedelta(seconds=10)
@@ -42,4 +43,22 @@ async def test_a_cancelled_command_leaves_no_reply_for_the_next(redis_url: str) 
         task.cancel()
         assert await redis.echo(str(step)) == str(step).encode()
         await asyncio.wait([task], timeout=PATIENCE.total_seconds())
+    await redis.aclose()
+
+
+async def test_more_commands_than_connections_end_or_are_cancelled(redis_url: str) -> None:
+    """Commands that wait for a connection get one, also beside cancelled ones."""
+    redis = connect(redis_url)
+
+    async def echo(text: str) -> object:
+        return await redis.echo(text)
+
+    tasks = [asyncio.create_task(echo(str(n))) for n in range(COMMANDS)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        replies = await asyncio.gather(*tasks, return_exceptions=True)
+    assert replies[1::2] == [str(n).encode() for n in range(1, COMMANDS, 2)]
+    assert all(isinstance(reply, asyncio.CancelledError) for reply in replies[::2])
     await redis.aclose()
