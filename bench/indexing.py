@@ -6,8 +6,8 @@ searchable by keyword (``keyword_s``), with the local model in the worker, while
 divided by those of the embedder alone on the same chunks with the same number of threads
 (``model_threads``). ``engine`` is the precision of the embedder, ``engine_ratio`` its speed on one
 thread divided by that of f32. ``noop_chunks_per_s``: from the first publish to the last vector,
-with vectors from hashing, i.e. all of the work except the model's. ``telemetry_ratio`` and
-``batch_ratio`` are the cost of telemetry and of batch ids: see ``bench.telemetry``.
+with vectors from hashing, i.e. all of the work except the model's. ``telemetry_…`` and
+``batch_…`` are the cost of telemetry and of batch ids: see ``bench.telemetry``.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ async def test_the_cost_of_telemetry_is_measured(monkeypatch: pytest.MonkeyPatch
     assert figures["batch_cpu_ratio"] > 0
     assert figures["plain_changes_per_s"] > 0
     assert figures["telemetry_spans"] >= 2 * 2 * 10
-    assert figures["telemetry_scrapes"] >= 2
+    assert figures["telemetry_scrapes"] >= 1
 
 
 async def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
