@@ -57,7 +57,6 @@ FILES = (
     "processors/embedders/remote/provider.py",
     "processors/handlers.py",
     "processors/heartbeat.py",
-    "runtime/child_process.py",
     "runtime/embedded/postgres.py",
     "runtime/embedded/redis.py",
     "runtime/embedded/server.py",

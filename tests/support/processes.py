@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,12 +84,16 @@ class WorkerProcess:
 
 def tree(pid: int) -> set[int]:
     """Process ids of a process and its descendants."""
-    found = {pid}
+    children: defaultdict[int, list[int]] = defaultdict(list)
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(status.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        if parent == pid:
-            found |= tree(int(status.parent.name))
+        children[parent].append(int(status.parent.name))
+    found: set[int] = set()
+    added = [pid]
+    while added:
+        found.update(added)
+        added = [child for parent in added for child in children[parent]]
     return found
