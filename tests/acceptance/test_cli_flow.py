@@ -279,7 +279,10 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
     event = json.dumps({"type": "document.changed", "data": data})
     assert "rejected" in (await cli("publish", "--wait", stdin=event)).line
 
-    letter = (await cli("dead", "list", "--json")).json
+    async def listed() -> list[dict[str, Any]]:
+        return (await cli("dead", "list", "--json")).objects
+
+    [letter] = await eventually(listed, "it is a dead letter")
     assert letter["error"] == "UnsupportedContent"
     place, reason = (await cli.typed("dead", "list")).stdout.splitlines()
     assert place.startswith(letter["id"])

@@ -174,23 +174,31 @@ class RedisCluster:
                 await node.run("FLUSHALL")
 
     async def is_whole(self) -> bool:
-        """Return whether all nodes run, agree, and each primary has a replica in step."""
+        """Return whether all nodes run, agree, and each primary has a replica in step.
+
+        A node hears of another's replica by gossip, so later than both of those.
+        """
         try:
             infos = [await node.client.cluster("INFO") for node in self.nodes]
             roles = [await node.run("ROLE") for node in self.nodes]
-            known = {await self._map_seen_by(node) for node in self.nodes}
+            maps = [await self._map_seen_by(node) for node in self.nodes]
         except RedisError:
             return False
         return (
             all(info["cluster_state"] == "ok" for info in infos)
             and [role[0] for role in roles].count("master") == _PRIMARIES
             and all(role[2] if role[0] == "master" else role[3] == "connected" for role in roles)
-            and len(known) == 1
+            and all(seen == maps[0] for seen in maps)
+            and all(len(ports) > 1 for *_, ports in maps[0])
         )
 
-    async def _map_seen_by(self, node: Node) -> str:
+    async def _map_seen_by(self, node: Node) -> list[tuple[int, int, list[int]]]:
+        """Return first and last slot of each range, with the ports of its primary and replicas."""
         rows = await node.run("CLUSTER SLOTS")
-        return str(sorted((start, end, primary[1]) for start, end, primary, *_ in rows))
+        return sorted(
+            (start, end, [primary[1], *sorted(replica[1] for replica in replicas)])
+            for start, end, primary, *replicas in rows
+        )
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from events.server.cluster import address_of, nodes_of
 from events.server.connection import redis_errors
 from processors.doctor.findings import Condition, State
+from runtime.errors import ConfigurationError
 
 __all__ = ["check_redis", "redis_facts"]
 
@@ -25,11 +26,27 @@ async def redis_facts(redis: Redis) -> Mapping[str, Mapping[str, Any]]:
     """Read facts about each server, by its address; a cluster has several, with the replicas.
 
     Raises:
+        ConfigurationError: a server refused our user; of a cluster, with the address of the node.
         Unavailable: a server can't be reached.
     """
     with redis_errors():
         nodes = await nodes_of(redis)
-        return {address_of(node): await _facts(node) for node in nodes}
+    if len(nodes) == 1:
+        with redis_errors():
+            return {address_of(nodes[0]): await _facts(nodes[0])}
+    return {address_of(node): await _facts_of_member(node) for node in nodes}
+
+
+async def _facts_of_member(node: Redis) -> Mapping[str, Any]:
+    """Read the facts of one node of a cluster; nodes do not copy users to each other."""
+    try:
+        with redis_errors():
+            return await _facts(node)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{address_of(node)}: {error.message}",
+            "run `headrace access` again: it creates the users on each node",
+        ) from error
 
 
 async def _facts(node: Redis) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from events.models import (
     parse_event,
 )
 from events.names import LogPosition, Names, Topic
-from events.streams.dead_letters import DeadLetters
+from events.streams.dead_letters import DeadLetter, DeadLetters
 from runtime.settings import EventLimits, Settings
 from tests.support.databases import Database
 from tests.support.doctors import examine, is_archived
@@ -64,8 +64,14 @@ async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: R
         outcome = await worker.change(**{"uri": "a.md", "content": "Text.", **data})
         assert isinstance(outcome, DocumentRejected), name
         _require_reported(outcome.data.problem, name, told)
-    letters = await DeadLetters(redis, Names()).list()
-    assert [(one.error, one.attempts) for one in letters] == [("LimitExceeded", 1)] * len(CHANGES)
+
+    async def written() -> list[DeadLetter]:
+        letters = await DeadLetters(redis, Names()).list()
+        return letters if len(letters) >= len(CHANGES) else []
+
+    letters = await eventually(written, "each change is a dead letter")
+    found = [(letter.error, letter.attempts) for letter in letters]
+    assert found == [("LimitExceeded", 1)] * len(CHANGES)
     assert isinstance(await worker.change("a.md", "Text."), DocumentIndexed)
     assert await _uris(worker.database) == ["a.md"]
 

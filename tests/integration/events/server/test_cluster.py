@@ -23,7 +23,7 @@ from events.models import (
     DocumentIndexedData,
 )
 from events.names import Lane, LogPosition, Names, Topic
-from events.server.acl import Role, save_users
+from events.server.acl import Role, save_users, user_name
 from events.server.cluster import nodes_of, primaries_of
 from events.server.connection import check_server, connect, read_memory, redis_errors
 from events.server.persistence import rewrite_files
@@ -291,6 +291,22 @@ async def test_checks_are_of_every_node(cluster: RedisCluster, redis: Redis) -> 
     finally:
         await full.run("CONFIG", "SET", "maxmemory", 0)
         await full.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_the_doctor_names_a_node_without_our_user(
+    cluster: RedisCluster, redis: Redis
+) -> None:
+    """A replica that joined after the users were created refuses them once it is a primary."""
+    doors = await open_doors(cluster.url)
+    replica = await cluster.replica_of((await cluster.primaries())[0])
+    await replica.run("ACL", "DELUSER", user_name(Role.OPERATOR, NAMES.prefix))
+    async with connect(doors.url(Role.OPERATOR)) as operator:
+        with pytest.raises(ConfigurationError, match=f":{replica.port}: Redis refused") as refused:
+            await redis_facts(operator)
+    assert "headrace access" in refused.value.remedy
+    doors = await open_doors(cluster.url)
+    async with connect(doors.url(Role.OPERATOR)) as operator:
+        assert len(await redis_facts(operator)) == 6
 
 
 async def test_urls_name_the_right_kind_of_server(cluster: RedisCluster, redis_url: str) -> None:
