@@ -33,7 +33,8 @@ def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
         assert 0.5 <= usage.cpu_s < 5
         assert usage.rss_bytes > 2**20
         assert cpu_s_below(child.pid) == {"worker": usage.cpu_s}
-        assert cpu_s_below(os.getpid())["worker"] == usage.cpu_s
+        # earlier tests of this process may have left workers that are about to end
+        assert cpu_s_below(os.getpid())["worker"] >= usage.cpu_s
         assert 1 < memory_mb_below(child.pid) < 100
         child.communicate()
     assert "worker" not in usage_by_role()

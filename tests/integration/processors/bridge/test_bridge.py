@@ -79,9 +79,9 @@ async def test_a_dead_message_waits_for_redis_and_can_be_redriven(
     assert not failures
     await store(letter(json.dumps(BODY).encode(), 12))
     letters = DeadLetters(redis, NAMES)
-    change, garbage = await letters.list(topic=Topic.CHANGED_BULK)
-    assert (garbage.event, garbage.partition) == (b"garbage", 0)
-    assert change.partition == NAMES.partition_of("docs", URI)
+    found = {letter.partition: letter for letter in await letters.list(topic=Topic.CHANGED_BULK)}
+    garbage, change = found.pop(0), found.pop(NAMES.partition_of("docs", URI))
+    assert (garbage.event, found) == (b"garbage", {})
     assert change.entry_id == "kb.document.changed.bulk/7/12"
     assert change.detail.startswith(
         "Kafka topic kb.document.changed.bulk, partition 7, offset 12: "
