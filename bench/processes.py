@@ -83,7 +83,8 @@ class CpuClock:
 
 def usage_by_role() -> dict[str, list[Usage]]:
     """Return the usage of each child that is a server or a worker, by role, oldest first."""
-    processes, children = dict(_processes()), _children()
+    processes = dict(_processes())
+    children = _children(processes)
     usage: dict[str, list[Usage]] = defaultdict(list)
     for pid in children[os.getpid()]:
         role = _role(pid)
@@ -105,7 +106,8 @@ def cpu_s_below(pid: int) -> dict[str, float]:
 
     A worker's parsers belong to it. ``commands`` are those that it runs, and ``up`` itself.
     """
-    processes, children = dict(_processes()), _children()
+    processes = dict(_processes())
+    children = _children(processes)
     seconds: dict[str, float] = defaultdict(float)
     pending = [(pid, "commands")]
     while pending:
@@ -118,12 +120,13 @@ def cpu_s_below(pid: int) -> dict[str, float]:
 
 def pids_below(pid: int, part: str) -> list[int]:
     """Return the process ids of a part of ``headrace up``, such as ``worker``."""
-    return [member for member in _descendants(pid, _children()) if _role(member, _PARTS) == part]
+    descendants = _descendants(pid, _children(dict(_processes())))
+    return [member for member in descendants if _role(member, _PARTS) == part]
 
 
 def pids_of_children(pid: int, role: str | None = None) -> list[int]:
     """Return the process ids of a process's descendants, or only of its children with a role."""
-    children = _children()
+    children = _children(dict(_processes()))
     if role is None:
         return list(_descendants(pid, children))
     return [
@@ -155,9 +158,9 @@ def _pss_mb(pid: int) -> float:
     return int(rollup.partition("\nPss:")[2].split()[0]) * 1024 / 1e6
 
 
-def _children() -> Mapping[int, list[int]]:
+def _children(processes: Mapping[int, _Process]) -> Mapping[int, list[int]]:
     children: dict[int, list[int]] = defaultdict(list)
-    for pid, process in sorted(_processes()):
+    for pid, process in sorted(processes.items(), key=lambda item: item[0]):
         children[process.parent].append(pid)
     return children
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from time import process_time
 
 import pytest
 
+from bench import processes
 from bench.processes import CpuClock, cpu_s_below, memory_mb_below, usage_by_role
 
 BURNING = """
@@ -38,6 +40,24 @@ def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
         assert 1 < memory_mb_below(child.pid) < 100
         child.communicate()
     assert "worker" not in usage_by_role()
+
+
+def test_a_process_that_begins_during_a_look_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server forks at any moment; its costs are those of the processes that were seen."""
+    server, session = 1_000_001, 1_000_002
+    looks = count(1)
+
+    def seen() -> list[tuple[int, processes._Process]]:
+        parents = {server: os.getpid(), session: server}
+        return [
+            (pid, processes._Process(parent, 1.0, 2**20))
+            for pid, parent in [*parents.items()][: next(looks)]
+        ]
+
+    monkeypatch.setattr(processes, "_processes", seen)
+    monkeypatch.setattr(processes, "_role", lambda *_: "postgres")
+    [usage] = usage_by_role()["postgres"]
+    assert (usage.pid, usage.cpu_s, usage.children_rss_bytes) == (server, 1.0, 0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
