@@ -23,10 +23,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from processors.chunking.registry import Chunking
 from processors.embedders.hash_embedder import HASHING_MODEL
-from tests.support.browser import check_accessibility, chromium, open_page
+from tests.support.browser import check_accessibility, chromium, open_page, wait_for_script
 from tests.support.cli import Cli, Result
 from tests.support.hostile_values import MARKUP
-from tests.support.waiting import patience
+from tests.support.waiting import eventually, patience
 
 Value = TypeVar("Value")
 
@@ -57,6 +57,14 @@ class Deployment:
         """Publish changes, and wait until each is indexed or rejected."""
         events = [{"type": "document.changed", "data": document} for document in documents]
         wait_for(self.cli("publish", "--wait", stdin="\n".join(map(json.dumps, events))))
+
+    def await_letters(self, count: int) -> None:
+        """Wait for dead letters, which are written after the outcomes of their changes."""
+
+        async def are_written() -> bool:
+            return len((await self.cli("dead", "list", "--json")).objects) == count
+
+        wait_for(eventually(are_written, f"{count} dead letters are written"))
 
     @contextmanager
     def paused_worker(self) -> Iterator[None]:
@@ -168,7 +176,11 @@ def follow_a_sync(deployment: Deployment, page: Page, directory: Path) -> None:
 def ask_and_open_a_citation(_: Deployment, page: Page, __: Path) -> None:
     """Results come while one types, and are judged; a citation opens the document at its lines."""
     page.get_by_role("link", name="Ask").first.click()
+    wait_for_script(page)
     page.locator("#q").press_sequentially("flow limit of a pump", delay=5)
+    # the answer to a part of the question would be replaced
+    expect(page).to_have_url(re.compile(r"[?&]q=flow\+limit\+of\+a\+pump(&|$)"))
+    expect(page.locator("#ask")).not_to_have_class(re.compile("htmx-request"))
     citation = page.get_by_role("link", name=re.compile(r"^pump\.py:\d"))
     expect(citation).to_be_visible()
     expect(page.locator("article mark").first).to_be_visible()
@@ -224,6 +236,7 @@ def redrive_dead_letters(deployment: Deployment, page: Page, _: Path) -> None:
     )
     page.goto("/streams")
     expect(page.get_by_role("region", name="Workers")).to_be_visible()
+    deployment.await_letters(4)
     page.goto("/dead-letters")
     expect(page.get_by_role("link", name="SignatureRefused")).to_be_visible()
     page.get_by_role("link", name="SignatureRefused").click()

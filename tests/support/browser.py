@@ -25,6 +25,7 @@ __all__ = [
     "open_page",
     "open_session",
     "opened_again",
+    "wait_for_script",
 ]
 
 SHOTS = "HEADRACE_TEST_SHOTS"
@@ -134,9 +135,16 @@ def opened_again(context: BrowserContext, listener: socket, contents: Contents) 
         context.add_cookies([{"name": _COOKIE_NAME, "value": COOKIE, "url": secure}])
         with _strict_page(context, address) as page:
             page.goto("/ask")
-            # htmx starts behind the load: a question that is sent earlier loads a page of its own
-            page.locator("#ask[data-htmx-powered]").wait_for(state="attached")
+            wait_for_script(page)
             yield page
+
+
+def wait_for_script(page: Page) -> None:
+    """Wait until htmx hears the form of the page to ask; it starts behind the load.
+
+    What is typed earlier asks nothing, and a form that is sent earlier loads a page of its own.
+    """
+    page.locator("#ask[data-htmx-powered]").wait_for(state="attached")
 
 
 def log_in(page: Page) -> None:

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from events.models import Like
-from tests.support.browser import Opened, check_accessibility
+from tests.support.browser import Opened, check_accessibility, wait_for_script
 from tests.support.site import Contents
 
 
@@ -36,6 +36,7 @@ def test_an_answer_stays_when_the_field_loses_the_focus(opened: Opened) -> None:
     contents = Contents.full()
     with opened(contents) as page:
         page.locator("#q").press_sequentially("retries", delay=5)
+        expect(page).to_have_url(re.compile(r"[?&]q=retries(&|$)"))
         expect(page.locator("article")).to_have_count(2)
         expect(page.locator("#ask")).not_to_have_class(re.compile("htmx-request"))
         asked = len(contents.asked)
@@ -124,6 +125,8 @@ def test_similar_results_and_judgements(opened: Opened) -> None:
     for script in (True, False):
         with opened(contents, script=script) as page:
             page.goto("/ask?q=retry")
+            if script:
+                wait_for_script(page)
             result = page.locator("article").nth(1)
             result.get_by_role("button", name="not useful").click()
             expect(page.locator(".judged")).to_have_text("Judged as not useful.")
@@ -148,7 +151,7 @@ def test_nothing_found_offers_another_mode(opened: Opened) -> None:
         expect(page.get_by_text("Nothing found.")).to_be_visible()
         expect(page.get_by_text("default has 2 documents")).to_be_visible()
         page.get_by_role("link", name="By words").click()
-        assert "mode=keyword" in page.url
+        expect(page).to_have_url(re.compile("mode=keyword"))
         assert "kind=code" in page.url
 
 

@@ -76,6 +76,7 @@ def test_chosen_letters(opened: Opened) -> None:
         page.get_by_role("checkbox").nth(1).check()
         page.get_by_role("button", name="Redrive the chosen …").click()
         page.get_by_role("button", name="Redrive 1").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 letter redriven")
     assert contents.done == [("redrive", ["document.changed.live/0/2-0"])]
 
 
@@ -99,7 +100,8 @@ def test_a_replay_is_estimated_then_started_and_stopped(opened: Opened) -> None:
         expect(page.get_by_text("build: 420 of 1,000")).to_be_visible()
         contents.advance_replay(done=900)
         expect(page.get_by_text("build: 900 of 1,000")).to_be_visible()
-        page.get_by_role("button", name="Stop the replay").click()
+        with page.expect_response("**/generations/stop"):
+            page.get_by_role("button", name="Stop the replay").click()
     kinds = [work[0] for work in contents.done]
     assert kinds == ["replay", "replay", "stop"]
     assert [work[2].get("dry_run", False) for work in contents.done[:2]] == [True, False]

@@ -60,7 +60,7 @@ def test_hostile_documents_are_shown_as_text(opened: Opened) -> None:
 
 @pytest.fixture
 def client() -> httpx2.Client:
-    return httpx2.Client(follow_redirects=False)
+    return httpx2.Client(follow_redirects=False, timeout=60)
 
 
 def test_without_a_session_every_page_leads_to_the_login(client: httpx2.Client) -> None:
