@@ -133,7 +133,7 @@ async def test_a_linked_work_tree_is_asked_by_its_directory(cli: Cli, plant: Pat
         assert "seven bar" in found
         assert "nine bar" not in found
     tree.commit({"valves.md": text.replace("nine bar", "ten bar")})
-    refresh = ("--refresh", "--refresh-seconds", "20")
+    refresh = ("--refresh", "--refresh-seconds", "60")
     outside = json.loads((await here(*ask, "--overlay", "", *refresh)).stdout)
     assert outside["refresh"]["published"] == 0, "only the base is refreshed"
     assert "ten bar" in (await here(*ask, *refresh)).stdout

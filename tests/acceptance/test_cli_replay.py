@@ -191,7 +191,8 @@ async def test_full_disk(
 
 
 async def _sync(cli: Cli, repository: Repository) -> None:
-    result = await cli("sync", str(repository.path), "--project", "garden", "--wait")
+    """Sync, and wait for the vectors: a replay embeds those that are not there yet."""
+    result = await cli("sync", str(repository.path), "--project", "garden", "--vectors")
     assert result.code == 0, result.stderr
 
 

@@ -15,6 +15,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from events.client import questions
 from events.client.questions import QueryRefused
 from events.names import Lane, Names
 from events.server.connection import connect
@@ -42,7 +43,7 @@ WORKER: dict[str, Any] = {
     "max_deliveries": 3,
 }
 OUTAGE_RETRIES = 10
-ASK_TIMEOUT = timedelta(seconds=2)
+ASK_SECONDS = 2.0
 
 
 @pytest.fixture
@@ -99,9 +100,16 @@ async def test_an_import_outlives_a_crash_of_postgres(
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_question_in_an_outage_fails_by_its_deadline(
-    redis_url: str, own_postgres: EmbeddedPostgres, own_database: Database, fault: signal.Signals
+    redis_url: str,
+    own_postgres: EmbeddedPostgres,
+    own_database: Database,
+    fault: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A question during an outage fails with a retryable problem by its deadline."""
+    longest = timedelta(seconds=patience(ASK_SECONDS))
+    # a busy machine takes more than the 200 ms that the client leaves to the way of a reply
+    monkeypatch.setattr(questions, "_LONGEST_WAY_BACK", longest)
     async with headrace(redis_url, own_database, **WORKER) as running:
         await running.change("a.md", "# Weirs\n\nA weir holds back water.\n")
         await running.client.ask("docs", "what holds back water?")
@@ -110,9 +118,9 @@ async def test_a_question_in_an_outage_fails_by_its_deadline(
             os.kill(pid, fault)
         began = monotonic()
         with pytest.raises(QueryRefused) as refused:
-            await running.client.ask("docs", "a weir", timeout=ASK_TIMEOUT)
+            await running.client.ask("docs", "a weir", timeout=longest)
         assert refused.value.problem.retryable
-        assert monotonic() - began < ASK_TIMEOUT.total_seconds() + patience(1)
+        assert monotonic() - began < longest.total_seconds() + patience(1)
         if fault is signal.SIGSTOP:
             for pid in victims:
                 os.kill(pid, signal.SIGCONT)
@@ -157,7 +165,7 @@ async def _processes(database: Database, postmaster: int) -> list[int]:
 
 async def _answers(running: Headrace) -> bool:
     try:
-        await running.client.ask("docs", "a weir", timeout=ASK_TIMEOUT)
+        await running.client.ask("docs", "a weir", timeout=timedelta(seconds=patience(ASK_SECONDS)))
     except HeadraceError:
         return False
     return True

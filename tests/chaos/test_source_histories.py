@@ -361,7 +361,7 @@ async def _until_indexed(
         return await _hashes(owner, project) == expected
 
     with suppress(AssertionError):
-        await eventually(is_equal, "the index equals the sources", every=0.1)
+        await eventually(is_equal, "the index equals the sources", timeout=30, every=0.1)
     assert await _hashes(owner, project) == expected, f"I6 after {scene.events}"
 
 
