@@ -110,7 +110,7 @@ async def test_any_port_will_do_where_the_port_may_be_in_use(
         port = taken.getsockname()[1]
         async with (
             serving(environment, tmp_path / "ready", "--any-port", port=port) as (_, url),
-            httpx2.AsyncClient(base_url=url) as client,
+            httpx2.AsyncClient(base_url=url, timeout=60) as client,
         ):
             assert not url.endswith(f":{port}")
             assert (await client.get("/healthz")).json() == {"status": "ok"}
@@ -128,7 +128,7 @@ async def test_a_stop_ends_open_requests(
         path = "/v1/projects/docs/ask"
         question = {"text": "herons", "timeout_ms": 60_000}
         asked = [asyncio.create_task(client.post(path, json=question)) for _ in range(3)]
-        metrics = httpx2.AsyncClient(base_url=url)
+        metrics = httpx2.AsyncClient(base_url=url, timeout=60)
 
         async def waits() -> bool:
             scraped = (await metrics.get("/metrics")).text

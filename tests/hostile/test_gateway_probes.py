@@ -275,7 +275,7 @@ async def run(probed: Field, probes: Iterable[Probe]) -> Counter[str]:
 
 
 async def routes(probed: Field) -> list[Operation]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         document = (await client.get(f"{probed.gateway.url}/openapi.json")).json()
     return [route for route in operations(document) if not route.is_stream]
 

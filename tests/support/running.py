@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
@@ -14,13 +15,16 @@ from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentIndexed
 from events.names import Lane
 from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedding import single_flight
 from processors.worker import ROLES, run_worker
 from runtime.settings import LOCAL_MODEL, Settings
 from tests.support.databases import Database
+from tests.support.waiting import slowness
 
 __all__ = ["LOCAL_MODEL", "PATIENCE", "Headrace", "headrace"]
 
 PATIENCE = timedelta(minutes=2)
+_LIVE_TIMEOUT = single_flight.LIVE_TIMEOUT
 
 
 class Headrace:
@@ -74,21 +78,23 @@ async def headrace(
 ) -> AsyncIterator[Headrace]:
     """Ready worker with a fast model, and a client; both end with the context.
 
-    A setting ``redis_url`` or ``database_url`` applies to the worker only.
+    A setting ``redis_url`` or ``database_url`` applies to the worker only. The vectors of small
+    changes are written with their chunks, as on a quiet machine.
     """
     stop, ready = asyncio.Event(), asyncio.Event()
     servers = {"redis_url": redis_url, "database_url": database.worker_url}
     values = {**servers, "model": HASHING_MODEL, **settings}
-    worker = asyncio.create_task(
-        run_worker(Settings(**values), stop=stop, only=only, ready=ready.set)
-    )
-    try:
-        await _first(worker, ready.wait)
-        async with OperatorClient.connect(redis_url) as client:
-            yield Headrace(client, redis_url, database)
-    finally:
-        stop.set()
-        await worker
+    with patch.object(single_flight, "LIVE_TIMEOUT", _LIVE_TIMEOUT * slowness()):
+        worker = asyncio.create_task(
+            run_worker(Settings(**values), stop=stop, only=only, ready=ready.set)
+        )
+        try:
+            await _first(worker, ready.wait)
+            async with OperatorClient.connect(redis_url) as client:
+                yield Headrace(client, redis_url, database)
+        finally:
+            stop.set()
+            await worker
 
 
 async def _first(worker: asyncio.Task[None], ready: Callable[[], Any]) -> None:

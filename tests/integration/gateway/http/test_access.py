@@ -34,7 +34,7 @@ async def test_a_route_needs_its_right_and_its_project(served: Gateway) -> None:
     others = {right: frozenset(Right) - {right, Right.OPERATE} for right in Right}
     without = {right: await served.key(rights=rights) for right, rights in others.items()}
     foreign = await served.key("other")
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         for right, method, path, body in _ROUTES:
             url = f"{served.url}/v1/projects/{served.project}/{path}".removesuffix("/")
             send = partial(client.request, method, url, **body)
@@ -58,7 +58,7 @@ async def refusal(
 
 
 async def test_without_a_key_only_the_process_is_shown(served: Gateway) -> None:
-    async with httpx2.AsyncClient(base_url=served.url) as client:
+    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         assert (await client.get("/readyz")).json() == {"status": "ok", "missing": []}
         assert (await client.get("/openapi.json")).json()["openapi"].startswith("3.1")
@@ -88,7 +88,7 @@ async def test_a_key_sees_its_own_project_and_an_operators_key_all(served: Gatew
 
     async def projects(key: str) -> set[str]:
         headers = {"Authorization": f"Bearer {key}"}
-        async with httpx2.AsyncClient(base_url=served.url, headers=headers) as client:
+        async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=60) as client:
             items = (await client.get("/v1/projects")).json()["items"]
         return {item["project"] for item in items}
 

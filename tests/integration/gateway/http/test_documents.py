@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from tests.support.gateways import Gateway
+from tests.support.waiting import eventually
 
 _REED = "Herons nest in March, high in the reed, and fish in shallow water.\n" * 9
 _WOOD = "Owls hunt at night, and sleep in old trees in the day.\n" * 9
@@ -204,9 +205,12 @@ async def test_events_come_alone_in_a_batch_by_line_and_in_headers(
     data = json.dumps(event(6)["data"]).encode()
     binary_ids = await send(data, "application/vnd.birds+json", **{**binary, "ce-source": "test"})
     assert binary_ids == ["e6"]
-    await put(client, "last.md")
-    uris = {item["uri"] for item in (await client.get("documents")).json()["items"]}
-    assert uris >= {f"{number}.md" for number in range(1, 7)}
+
+    async def are_listed() -> bool:
+        uris = {item["uri"] for item in (await client.get("documents")).json()["items"]}
+        return uris == {f"{number}.md" for number in range(1, 7)}
+
+    await eventually(are_listed, "the document of each event is listed")
 
 
 async def test_a_wrong_event_of_a_batch_publishes_none(client: httpx2.AsyncClient) -> None:

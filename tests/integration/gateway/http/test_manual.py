@@ -12,7 +12,7 @@ from tests.support.gateways import Gateway
 
 async def test_the_pages_need_no_key_and_no_script(served: Gateway) -> None:
     """Every route and every problem is described; a problem's page names its remedy."""
-    async with httpx2.AsyncClient(base_url=served.url) as client:
+    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
         document = (await client.get("/openapi.json")).json()
         pages = {path: await client.get(path) for path in ("/docs", "/problems")}
         for response in pages.values():

@@ -198,7 +198,7 @@ async def test_each_route_needs_its_right(served: Gateway) -> None:
     async def status(right: Right, method: str, path: str, body: Any = None) -> int:
         others = frozenset({Right.ASK, Right.READ, Right.PUBLISH}) - {right}
         headers = {"Authorization": f"Bearer {await served.key(rights=others)}"}
-        async with httpx2.AsyncClient(base_url=served.url, headers=headers) as client:
+        async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=60) as client:
             return (await client.request(method, path, json=body)).status_code
 
     assert await status(Right.PUBLISH, "POST", "/rag/index", SOURCE) == 403

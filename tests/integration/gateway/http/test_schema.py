@@ -42,7 +42,7 @@ async def served(
 
 
 async def document_of(served: Gateway) -> dict[str, Any]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         document: dict[str, Any] = (await client.get(f"{served.url}/openapi.json")).json()
     return document
 
@@ -146,7 +146,7 @@ async def test_a_route_needs_the_right_that_the_document_names(served: Gateway) 
         request["url"] = served.url + request["url"]
         every = frozenset({Right.ASK, Right.READ, Right.PUBLISH})
         others = every - {Right(operation.right)}
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             assert (await client.request(**request)).status_code == 401
         async with served.client("docs", rights=others) as client:
             response = await client.request(**request)
