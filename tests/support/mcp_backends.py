@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -36,7 +35,7 @@ from gateway.mcp.backends import Text as Lines
 from runtime.errors import NotFound, Unauthenticated
 from tests.support.waiting import eventually
 
-__all__ = ["KEY", "FixedBackend", "access", "answer_of", "free_port", "random_answer", "serving"]
+__all__ = ["KEY", "FixedBackend", "access", "answer_of", "random_answer", "serving"]
 
 KEY = "hr_test"
 STATUS = ProjectStatus("docs", 2, 3, 1, {"markdown": 2}, 1, "local/hash-384", 10.0, 20.0)
@@ -171,12 +170,6 @@ def access(backend: Backend, *, project: str | None = "docs", may_publish: bool 
         return backend
 
     return Access(project, may_publish, opened)
-
-
-def free_port() -> int:
-    """Port of loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @asynccontextmanager

@@ -205,7 +205,7 @@ class RedisCluster:
 async def redis_cluster(directory: Path, binary: Path | None = None) -> AsyncIterator[RedisCluster]:
     """Start a cluster with ``directory`` for its files; its processes are killed at the end."""
     program = binary or redis_binaries()[0]
-    ports = [_port() for _ in range(2 * _PRIMARIES)]
+    ports = [free_port(_BUS_OFFSET) for _ in range(2 * _PRIMARIES)]
     nodes = [Node(program, directory / str(port), port) for port in ports]
     try:
         for node in nodes:
@@ -239,9 +239,3 @@ async def _join(nodes: list[Node]) -> None:
 async def _all_know(nodes: Iterable[Node]) -> bool:
     known = await asyncio.gather(*(node.run("CLUSTER", "NODES") for node in nodes))
     return all(len(rows.splitlines()) == len(known) for rows in known)
-
-
-def _port() -> int:
-    while (port := free_port()) + _BUS_OFFSET > 65_535:
-        pass
-    return port

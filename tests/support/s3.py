@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ __all__ = ["SECRET", "await_port", "free_port", "s3_server"]
 SECRET = "s3cret-of-the-bucket"  # noqa: S105 - of a server on this machine
 _KEY = "key-of-the-bucket"
 _PATIENCE_SECONDS = 30.0
+_SERVER_PORTS = range(10_240, 22_528)
 
 
 @contextmanager
@@ -45,11 +47,24 @@ def s3_server(root: Path) -> Iterator[dict[str, str]]:
         process.wait()
 
 
-def free_port() -> int:
-    """Port of loopback that no server uses."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+def free_port(*beside: int) -> int:
+    """Port of loopback that no program uses, nor those ``beside`` it, given as distances.
+
+    It is below the ports that the system gives to clients: one of these may be taken until its
+    server listens, and is not free for a minute after its client has gone.
+    """
+    while True:
+        port = secrets.choice(_SERVER_PORTS)
+        if all(_is_free(port + distance) for distance in (0, *beside)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def await_port(port: int, process: subprocess.Popen[bytes], name: str) -> None:

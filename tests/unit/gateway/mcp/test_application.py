@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from gateway.mcp.resources import STATUS, TEMPLATES
 from runtime import metrics
 from runtime.errors import LogFull, RateLimited, Unavailable
-from tests.support.mcp_backends import KEY, FixedBackend, access, free_port, serving
+from tests.support.mcp_backends import KEY, FixedBackend, access, serving
+from tests.support.s3 import free_port
 
 WORD = "zephyr"
 

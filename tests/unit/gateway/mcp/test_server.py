@@ -23,7 +23,8 @@ from gateway.mcp import results
 from gateway.mcp.backends import Access
 from gateway.mcp.resources import MOST_BYTES, STATUS, TEMPLATES
 from runtime.errors import Unavailable
-from tests.support.mcp_backends import KEY, FixedBackend, access, answer_of, free_port, serving
+from tests.support.mcp_backends import KEY, FixedBackend, access, answer_of, serving
+from tests.support.s3 import free_port
 
 Era = Literal["auto", "legacy"]
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
