@@ -43,7 +43,12 @@ async def test_a_worker_reports_its_state(redis_url: str, redis: Redis, database
 
         async def reported() -> list[Heartbeat]:
             beats = await heartbeats.read()
-            return [one for one in beats if one.state["transport"].get("acknowledged")]
+            return [
+                one
+                for one in beats
+                if one.state["transport"].get("acknowledged")
+                and not any(one.state["in_flight"].values())
+            ]
 
         [beat] = await eventually(reported, "a heartbeat after the change")
         assert beat.age < timedelta(seconds=5)

@@ -66,7 +66,8 @@ async def test_a_scrape_describes_the_deployment(
             letters = values["headrace_dead_letter_entries"][LIVE_STREAM]
             beats = "headrace_worker_info" in values
             archived = values.get("headrace_archive_waiting_entries", {}).get(LIVE_STREAM) == 0
-            return values if letters and beats and archived else {}
+            settled = values["headrace_stream_pending_entries"].get(LIVE_STREAM) == 0
+            return values if letters and beats and archived and settled else {}
 
         values = await eventually(complete, "the letter, the worker and the archive are seen")
 

@@ -122,7 +122,7 @@ async def test_a_conflict_is_rejected_with_both_names(
         assert isinstance(gone, DocumentIndexed)
         async with tools(redis_url, database, home=tmp_path) as opened_tools:
             letters = DeadLetters(opened_tools.redis, Names())
-            [letter] = await letters.list()
+            [letter] = await eventually(letters.list, "it is a dead letter")
             await letters.redrive(letter.id)
         await eventually(lambda: finds(worker, "code"), "the redriven change is applied")
 

@@ -221,6 +221,6 @@ async def test_terms_of_another_version_are_not_mixed(
         )
     async with tools(running.redis_url, database) as replaying:
         assert (await replay(replaying)).switched
-    outcome = (await running.client.wait([receipt], PATIENCE))[receipt.token]
+    outcome = await running.outcome(receipt)
     assert outcome.type == "document.indexed"
     assert (await running.client.ask("docs", "river")).degraded == ()

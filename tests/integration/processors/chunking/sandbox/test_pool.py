@@ -34,7 +34,10 @@ def document(kind: str = "text", content: str = "one line\n") -> Source:
 
 
 def children() -> set[int]:
-    """Process ids of this process's children, zombies included."""
+    """Process ids of this process's children, zombies included.
+
+    Children of earlier tests may be among them, and end at any time.
+    """
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # the thread has ended; its children are another one's
@@ -47,7 +50,10 @@ def runs(pid: int) -> bool:
 
 
 def is_parser(pid: int) -> bool:
-    return PARSER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        return PARSER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:  # it has ended
+        return False
 
 
 def environment_of(pid: int) -> bytes:
@@ -172,7 +178,7 @@ async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> Non
     for number, outcome in enumerate(outcomes):
         contents = {one.chunks[0].content for one in outcome if not isinstance(one, Poison)}
         assert contents == {f"batch {number}"}
-    assert children() == before
+    assert children() <= before
 
 
 async def test_the_loop_runs_on_while_a_document_hangs(forked: ChunkingPool) -> None:
@@ -210,7 +216,7 @@ async def test_no_process_is_left_after_close() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await pool.close()
-    assert children() == before
+    assert children() <= before
 
 
 async def test_children_inherit_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +261,7 @@ async def test_a_pool_that_cannot_start_says_so(tmp_path: Path) -> None:
     pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, tmp_path / "missing.json")
     with pytest.raises(Unavailable, match="tokenizer"):
         await pool.start()
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.parametrize("interpreter", [sys.executable, "/nowhere/python"])
