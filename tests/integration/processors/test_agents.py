@@ -16,7 +16,7 @@ from events.transport import App
 from processors.agents import Delivery
 from runtime.errors import ConfigurationError, Poison, RateLimited, Unavailable
 from tests.support.crashable_redis import CrashableRedis
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 from tests.support.workers import (
     FAST,
     NAMES,
@@ -207,7 +207,7 @@ async def test_a_wait_longer_than_the_lease_is_kept(
     async with batches(own_redis.url, handle):
         await eventually(nothing_pending(own_client), "nothing pending")
         await eventually(lambda: len(times) == 2, "the second attempt")
-    assert 1.5 <= times[1] - times[0] < 3
+    assert 1.5 <= times[1] - times[0] < patience(3)
 
 
 async def test_the_hook_runs_before_the_dead_letter(

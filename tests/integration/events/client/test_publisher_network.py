@@ -17,7 +17,7 @@ from events.server.connection import connect
 from runtime.errors import Unavailable
 from tests.support.proxy import Fault, Proxy, Way, running_proxy
 from tests.support.streams import read_stream
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 
 NAMES = Names()
 BULK = NAMES.stream(Topic.CHANGED_BULK)
@@ -26,8 +26,8 @@ CHANGES = [
     for number in range(600)
 ]
 """Enough changes for more than two round trips."""
-SOCKET_TIMEOUT = "?socket_timeout=0.3"
-PATIENCE = timedelta(seconds=0.6)
+TIMEOUT_SECONDS = 0.3
+"""Limit of a reply on a quiet machine; a reply that comes later leads to another connection."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def proxy(redis_url: str) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def far(redis: Redis, proxy: Proxy) -> AsyncIterator[Redis]:
     """Connection through the proxy, with a shorter timeout than the default."""
-    client = connect(proxy.url + SOCKET_TIMEOUT)
+    client = connect(f"{proxy.url}?socket_timeout={patience(TIMEOUT_SECONDS)}")
     yield client
     await client.aclose()
 
@@ -91,7 +91,7 @@ async def test_a_reply_that_is_late_by_more_than_two_timeouts(
     """A reply that is later than two timeouts leads to no second entry."""
     publishing = asyncio.create_task(Publisher(far, NAMES).publish_many(CHANGES, Lane.BULK))
     proxy.stall(Way.TO_CLIENT)
-    await eventually(lambda: proxy.accepted == 3, "it tries a third time")
+    await eventually(lambda: proxy.accepted >= 3, "it tries a third time")
     proxy.heal()
     await assert_each_is_there_once(redis, await publishing)
 
@@ -100,7 +100,8 @@ async def test_a_call_that_failed_is_safely_repeated(
     redis: Redis, proxy: Proxy, far: Redis
 ) -> None:
     """A call that failed can be repeated without publishing an event twice."""
-    publisher = Publisher(far, NAMES, patience=PATIENCE)
+    longest = timedelta(seconds=patience(2 * TIMEOUT_SECONDS))
+    publisher = Publisher(far, NAMES, patience=longest)
     proxy.trap(Way.TO_SERVER, b'"e300"', Fault.STALL, times=1_000)
     with pytest.raises(Unavailable):
         await publisher.publish_many(CHANGES, Lane.BULK)

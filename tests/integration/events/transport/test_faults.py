@@ -80,7 +80,7 @@ async def test_a_killed_workers_events_are_taken_over(
         taken_over_after = time.monotonic() - killed_at
         await eventually(nothing_pending(own_client), "nothing pending")
     assert sorted(recorder.events) == events
-    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
+    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(3)
 
 
 async def test_an_event_that_kills_its_workers_harms_no_other(
@@ -91,7 +91,7 @@ async def test_an_event_that_kills_its_workers_harms_no_other(
     await publish(own_client, *(f"event {n}" for n in range(5, 10)))
     for _ in range(FAST.max_deliveries):
         with worker_process(own_redis.url, "crash") as process:
-            await asyncio.to_thread(process.wait, 20)
+            await asyncio.to_thread(process.wait, patience(20))
     async with batches(own_redis.url, Recorder()):
         await eventually(lambda: letters_are(own_client, 1), "one dead letter")
         await eventually(nothing_pending(own_client), "nothing pending")
@@ -129,11 +129,13 @@ async def test_a_live_lease_is_respected(own_redis: CrashableRedis, own_client: 
         await release.wait()
 
     other = Recorder()
+    # a busy machine may delay this process's renewals of a short lease
+    options = replace(FAST, lease=timedelta(seconds=patience(FAST.lease.total_seconds())))
     await publish(own_client, "event")
-    async with batches(own_redis.url, slow):
+    async with batches(own_redis.url, slow, options=options):
         await eventually(lambda: begun.events, "work has begun")
-        async with batches(own_redis.url, other):
-            await asyncio.sleep(2.5 * FAST.lease.total_seconds())
+        async with batches(own_redis.url, other, options=options):
+            await asyncio.sleep(2 * options.lease.total_seconds())
         release.set()
         await eventually(nothing_pending(own_client), "nothing pending")
     assert begun.events == ["event"]
@@ -147,8 +149,10 @@ async def test_a_lost_lease_is_noticed(own_redis: CrashableRedis, own_client: Re
     async def slow(batch: Sequence[Delivery[str]]) -> None:
         await release.wait()
 
+    # the former owner takes the event back once the lease of the thief ends
+    options = replace(FAST, lease=timedelta(seconds=patience(FAST.lease.total_seconds())))
     [entry_id] = await publish(own_client, "event")
-    async with batches(own_redis.url, slow) as app:
+    async with batches(own_redis.url, slow, options=options) as app:
         await eventually(lambda: app.consumer.statistics.delivered, "delivered")
         await own_client.xclaim(STREAM, GROUP, "thief", 0, [entry_id], justid=True)
         await eventually(lambda: app.consumer.statistics.leases_lost, "the loss is noticed")

@@ -296,8 +296,11 @@ async def test_a_head_that_is_too_long_is_refused(served: Gateway, parts: int) -
     ["Content-Length: 67108864\r\n", "Transfer-Encoding: chunked\r\n"],
     ids=["length", "chunks"],
 )
-async def test_a_body_of_64_megabytes_is_refused(served: Gateway, headers: str) -> None:
+async def test_a_body_of_64_megabytes_is_refused(
+    served: Gateway, headers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By its stated length at once, otherwise as soon as it is too long."""
+    monkeypatch.setattr(middleware, "_BODY_SECONDS", 60.0)
     key = await served.key()
     path = "/v1/projects/docs/document?uri=a.md"
     head = f"PUT {path} HTTP/1.1\r\n{_HOST}Authorization: Bearer {key}\r\n{headers}\r\n"

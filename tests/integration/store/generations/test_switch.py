@@ -16,7 +16,7 @@ from store.postgres.locks import Lock
 from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
 from tests.support.databases import Database
-from tests.support.waiting import within
+from tests.support.waiting import patience, within
 from tests.support.writes import RECIPE, document_write, opened
 
 
@@ -38,7 +38,7 @@ async def test_a_process_that_stops_inside_a_switch_lets_writers_go_on(
 ) -> None:
     """The database ends a silent switch, so that writers continue and nothing is switched."""
     database, generation, other = live
-    monkeypatch.setattr(switching, "IDLE_LIMIT_MS", 300)
+    monkeypatch.setattr(switching, "IDLE_LIMIT_MS", round(patience(300)))
     store = Store(database, RECIPE)
     applied: list[str] = []
 

@@ -45,6 +45,11 @@ async def taken(
     return most
 
 
+def restored_since(begun: float) -> float:
+    """Most requests that were restored since a moment (monotonic), and the one that waits."""
+    return 1 + (time.monotonic() - begun) * HUNDRED_AT_ONCE / 60
+
+
 @pytest.mark.parametrize(
     ("limits", "tokens"), [((HUNDRED_AT_ONCE, 0), 1), ((0, 10 * HUNDRED_AT_ONCE), 10)]
 )
@@ -53,20 +58,24 @@ async def test_documents_leave_turns_to_questions(
 ) -> None:
     """Two workers share a limit, and its last fifth is reserved for questions."""
     first, second = turns_at(redis, *limits), turns_at(redis, *limits)
+    begun = time.monotonic()
     documents = await taken(first, urgent=False, tokens=tokens)
-    assert 80 <= documents <= 95
-    assert await taken(second, urgent=False, tokens=tokens) <= 5
-    assert 15 <= await taken(second, urgent=True, tokens=tokens) <= 25
-    assert documents + 20 <= 115
+    assert 80 <= documents <= 80 + restored_since(begun)
+    documents += await taken(second, urgent=False, tokens=tokens)
+    assert documents <= 80 + restored_since(begun)
+    questions = await taken(second, urgent=True, tokens=tokens)
+    assert questions >= 15
+    assert documents + questions <= 100 + restored_since(begun)
 
 
 async def test_no_minute_has_more_than_the_limit(redis: Redis) -> None:
     """Burst and refill together stay within the limit of a minute."""
     rate_limiter = turns_at(redis, HUNDRED_AT_ONCE)
     await taken(rate_limiter, urgent=True)
-    wait = await rate_limiter.acquire("voyage", 1, urgent=True)
+    while not (wait := await rate_limiter.acquire("voyage", 1, urgent=True)):
+        pass  # one was restored meanwhile
     each_ms = 60_000 / (HUNDRED_AT_ONCE - 100 + 1)
-    assert timedelta() < wait <= timedelta(milliseconds=each_ms + 1)
+    assert wait <= timedelta(milliseconds=each_ms + 1)
 
 
 async def test_a_request_over_the_limit_is_not_refused_for_ever(redis: Redis) -> None:
