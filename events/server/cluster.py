@@ -30,7 +30,7 @@ from events.server.slots import (
 )
 from runtime.errors import ConfigurationError
 
-__all__ = ["ClusterClient", "address_of", "nodes_of", "primaries_of"]
+__all__ = ["ClusterClient", "address_of", "nodes_of", "primaries_of", "unlisted_members"]
 
 log = logging.getLogger(__name__)
 
@@ -362,6 +362,25 @@ async def primaries_of(redis: Redis) -> list[Redis]:
 async def nodes_of(redis: Redis) -> list[Redis]:
     """Return a client for each server, with the replicas of a cluster."""
     return await redis.nodes() if isinstance(redis, ClusterClient) else [redis]
+
+
+async def unlisted_members(redis: Redis) -> list[str]:
+    """Return the addresses of a cluster's members that ``nodes_of`` lacks.
+
+    They are down, have no slots and follow no primary, or joined a moment ago. A server that is not
+    of a cluster has none.
+    """
+    if not isinstance(redis, ClusterClient):
+        return []
+    node = (await redis.nodes())[0]
+    rows = await _run(node, ["CLUSTER SLOTS"], {})
+    listed = {member[2].decode() for _, _, *members in rows for member in members}
+    known = await _run(node, ["CLUSTER NODES"], {})
+    return sorted(
+        address
+        for address, member in known.items()
+        if member["node_id"] not in listed and "handshake" not in member["flags"]
+    )
 
 
 def address_of(node: Redis) -> str:

@@ -23,8 +23,8 @@ from events.server.acl import (
     user_name,
     user_rules,
 )
-from events.server.cluster import nodes_of
-from events.server.connection import check_server
+from events.server.cluster import nodes_of, unlisted_members
+from events.server.connection import check_server, redis_errors
 from gateway.clients import open_redis
 from gateway.output import print_json, stderr
 from gateway.servers import configured
@@ -41,6 +41,10 @@ _NOT_SAVED = (
 )
 _USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
 _OPEN = "Redis accepts the user `default` without a password; set `requirepass`"
+_MISSED = (
+    "{} did not get the users: these nodes of the cluster are down, or have neither slots nor a "
+    "primary yet; run this again when they are back"
+)
 
 _VALID_PASSWORD = re.compile(r"[!-~]{12,128}")
 _GENERATED_BYTES = 24
@@ -63,6 +67,8 @@ class _Grants:
     urls: tuple[str, str]
     saved: bool
     is_open: bool
+    missed: Sequence[str]
+    """Addresses of members of the cluster that did not get the users."""
 
 
 def command(
@@ -92,11 +98,14 @@ def command(
         stderr().print(_NOT_SAVED)
     if grants.is_open:
         stderr().print(_OPEN)
+    if grants.missed:
+        stderr().print(_MISSED.format(", ".join(grants.missed)))
     if json:
         print_json(
             {
                 "roles": [_plain(access, grants.urls) for access in grants.accesses],
                 "saved": grants.saved,
+                "nodes_without_users": grants.missed,
             }
         )
         return
@@ -123,7 +132,10 @@ async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) ->
         # `up` rewrites the configuration of its own Redis at every start
         saved = bool(settings.redis_url) and await save_users(redis)
         is_open = await _has_open_default_user(redis)
-    return _Grants(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
+        with redis_errors():
+            missed = await unlisted_members(redis)
+    urls = servers.redis_url, servers.owner_database_url
+    return _Grants(accesses, urls, saved, is_open, missed)
 
 
 async def _access(

@@ -23,7 +23,7 @@ async def test_commands_work_on_a_cluster(
         | {"HEADRACE_MODEL": HASHING_MODEL, "HEADRACE_PARTITIONS": "6"}
     )
     access = await admin("access", "--json")
-    assert access.json["saved"] is True, access
+    assert (access.json["saved"], access.json["nodes_without_users"]) == (True, []), access
     urls = {
         one["role"]: {
             "HEADRACE_REDIS_URL": one["redis_url"],
@@ -76,6 +76,26 @@ async def test_commands_work_on_a_cluster(
             assert "put.md" in uris, found.text
         purged = await admin("document", "purge", "0.md", "-p", "mill", "--yes", "--json")
         assert purged.code == 0, purged
+
+
+async def test_access_names_the_nodes_that_it_missed(
+    cluster: RedisCluster, database: Database, tmp_path: Path
+) -> None:
+    """A replica that is down gets no users; it is named until it is back."""
+    admin = Cli(environment_of(cluster.url, database, tmp_path / "home"))
+    replica = await cluster.replica_of((await cluster.primaries())[0])
+    replica.kill()
+    address = f"127.0.0.1:{replica.port}"
+
+    async def is_named() -> bool:
+        access = await admin("access", "--json")
+        return access.code == 0 and access.json["nodes_without_users"] == [address]
+
+    await eventually(is_named, "the replica is named", timeout=30)
+    assert f"{address} did not get the users" in (await admin("access")).stderr
+    replica.start()
+    await eventually(cluster.is_whole, "the cluster is whole", timeout=30)
+    assert (await admin("access", "--json")).json["nodes_without_users"] == []
 
 
 def test_blocking_client(cluster: RedisCluster) -> None:

@@ -24,7 +24,7 @@ from events.models import (
 )
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.acl import Role, save_users, user_name
-from events.server.cluster import nodes_of, primaries_of
+from events.server.cluster import nodes_of, primaries_of, unlisted_members
 from events.server.connection import check_server, connect, read_memory, redis_errors
 from events.server.persistence import rewrite_files
 from events.streams.backlog import read_backlog
@@ -342,3 +342,26 @@ async def test_failover_is_noticed_by_checks_alone(cluster: RedisCluster, redis:
     finally:
         node.start()
         await eventually(cluster.is_whole, "the cluster is whole", timeout=30)
+
+
+async def test_members_that_no_slots_name_are_known(cluster: RedisCluster, redis: Redis) -> None:
+    """A replica that is down is missing among the nodes, so its address is given."""
+    assert await unlisted_members(redis) == []
+    replica = await cluster.replica_of((await cluster.primaries())[1])
+    replica.kill()
+    try:
+
+        async def is_missed() -> bool:
+            return await unlisted_members(redis) == [f"127.0.0.1:{replica.port}"]
+
+        await eventually(is_missed, "the replica is missing", timeout=30)
+        assert len(await nodes_of(redis)) == 5
+    finally:
+        replica.start()
+        await eventually(cluster.is_whole, "the cluster is whole", timeout=30)
+    assert await unlisted_members(redis) == []
+
+
+async def test_a_server_has_no_unlisted_members(redis_url: str) -> None:
+    async with connect(redis_url) as server:
+        assert await unlisted_members(server) == []
