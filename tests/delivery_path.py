@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import GROUPS, Names, Topic
+from events.server import connection
 from runtime import intervals
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.lifespan import OwnedTasks
@@ -65,8 +67,10 @@ async def files_of_one_change(redis_url: str, database: Database) -> list[str]:
     """
     files: set[str] = set()
     caches_stay_filled = patch.object(intervals, "monotonic", lambda: 0.0)
+    memory_is_read_once = patch.object(connection, "_HEADROOM_SECONDS", math.inf)
     with (
         caches_stay_filled,
+        memory_is_read_once,
         _background_tasks_marked(),
         _new_connections_marked(),
         _Entered(files).everywhere() as entered,
