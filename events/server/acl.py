@@ -86,10 +86,13 @@ _CONSUMING = (
     f"xinfo|consumers xrange xrevrange xtrim {_SCRIPTS}"
 )
 
+_ENDING = "client|id client|unblock"
+"""A consumer ends its own waiting reads when it stops."""
+
 _GRANTS: dict[Role, tuple[_Grant, ...]] = {
     Role.PUBLISHER: _PUBLISHING,
     Role.ANSWERER: (
-        _Grant("multi exec", ""),
+        _Grant(f"multi exec {_ENDING}", ""),
         _Grant(_CONSUMING, _QUERIES),
         _Grant(_SCRIPTS, f"{_QUERIES} {_REPLIES} {{query.*}}:replied:*"),
         _Grant("xadd", f"{_REPLIES} {{query.*}}:requested.dead", "W"),
@@ -106,6 +109,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
             "hincrby hset hdel hgetall",
             "*",
         ),
+        _Grant(_ENDING, ""),
     ),
     Role.OPERATOR: (
         _Grant(

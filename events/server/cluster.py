@@ -30,7 +30,14 @@ from events.server.slots import (
 )
 from runtime.errors import ConfigurationError
 
-__all__ = ["ClusterClient", "address_of", "nodes_of", "primaries_of", "unlisted_members"]
+__all__ = [
+    "ClusterClient",
+    "address_of",
+    "nodes_of",
+    "open_nodes",
+    "primaries_of",
+    "unlisted_members",
+]
 
 log = logging.getLogger(__name__)
 
@@ -268,6 +275,11 @@ class ClusterClient(Redis):
         slots = self._slots
         return [self._node(address) for address in (*slots.primaries, *slots.replicas)]
 
+    @property
+    def open_nodes(self) -> list[Redis]:
+        """Clients of the nodes that were used so far."""
+        return list(self._nodes.values())
+
     async def _look(self) -> None:
         """Read the slots: the callers of a node do not report that it is lost."""
         self._is_outdated = True
@@ -381,6 +393,11 @@ async def unlisted_members(redis: Redis) -> list[str]:
         for address, member in known.items()
         if member["node_id"] not in listed and "handshake" not in member["flags"]
     )
+
+
+def open_nodes(redis: Redis) -> list[Redis]:
+    """Return a client for each server that was used so far, without a command."""
+    return redis.open_nodes if isinstance(redis, ClusterClient) else [redis]
 
 
 def address_of(node: Redis) -> str:

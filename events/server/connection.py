@@ -25,6 +25,7 @@ from redis.backoff import NoBackoff
 
 from events.server.cluster import ClusterClient, primaries_of
 from events.server.slots import Address
+from events.server.waiting import Endable
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 from runtime.intervals import Backoff
 from runtime.secrets import masked
@@ -72,19 +73,19 @@ class ServerFacts:
     maxmemory_bytes: int
 
 
-def connect(redis_url: str, *, blocking: bool = False) -> Redis:
+def connect(redis_url: str, *, blocking: bool = False, endable: bool = False) -> Redis:
     """Create a client that connects on demand; close it with ``aclose()``.
 
     The client never retries a command: a retried XADD whose reply was lost would add a second
     entry. With ``blocking`` the socket timeout exceeds a read that blocks for ``LONGEST_BLOCK``,
     and every such read has its own connection; without it at most 32 connections are shared. Of a
-    cluster, this holds for each node.
+    cluster, this holds for each node. With ``endable``, ``end_reads`` can end its waiting reads.
 
     Raises:
         ConfigurationError: the URL is not of one of the ``REDIS_SCHEMES``.
     """
     timeout = _COMMAND_TIMEOUT + (LONGEST_BLOCK if blocking else timedelta())
-    options = {
+    options: dict[str, Any] = {
         "socket_timeout": timeout.total_seconds(),
         "socket_connect_timeout": _COMMAND_TIMEOUT.total_seconds(),
         "retry": Retry(NoBackoff(), 0),
@@ -107,6 +108,8 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
             "with %2F for a slash in the password, %23 for a #",
         ) from None
     options |= parsed
+    kinds = (Endable, _Cancellable) if endable else (_Cancellable,)
+    options["connection_class"] = _kind(kinds, options.get("connection_class", Connection))
     if not seeds:
         return Redis.from_pool(_pool(options, blocking=blocking))
     return ClusterClient(
@@ -139,8 +142,6 @@ def _parsed(redis_url: str) -> tuple[list[Address], dict[str, Any]]:
 
 
 def _pool(options: dict[str, Any], *, blocking: bool) -> ConnectionPool:
-    kind: type[AbstractConnection] = options.get("connection_class", Connection)
-    options = {**options, "connection_class": _cancellable(kind)}
     if blocking:
         return ConnectionPool(**options)
     bounds = {"max_connections": _CONNECTIONS, "timeout": _COMMAND_TIMEOUT.total_seconds()}
@@ -215,9 +216,11 @@ class _Cancellable(AbstractConnection):
             raise
 
 
-def _cancellable(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+def _kind(
+    kinds: tuple[type[AbstractConnection], ...], base: type[AbstractConnection]
+) -> type[AbstractConnection]:
     """Class to connect with, by the class that redis-py would use."""
-    return type(f"Cancellable{kind.__name__}", (_Cancellable, kind), {})
+    return type(f"Headrace{base.__name__}", (*kinds, base), {})
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -19,6 +20,7 @@ from redis.exceptions import RedisError
 from events.names import BRIDGE, GROUPS, Topic
 from events.server.cluster import ClusterClient
 from events.server.connection import LONGEST_BLOCK, connect
+from events.server.waiting import end_reads
 from events.transport.consumer_group import Group, InFlightEntry, InFlightMessage
 from events.transport.faust_consumer import FaustConsumer
 from events.transport.reader import Reader
@@ -37,6 +39,7 @@ __all__ = ["Consumer"]
 log = structlog.get_logger(__name__)
 
 _FINAL_SEND = timedelta(seconds=5)
+_END_READS_EVERY = timedelta(milliseconds=100)
 
 
 class Consumer(FaustConsumer):
@@ -51,7 +54,7 @@ class Consumer(FaustConsumer):
         self.closing = False
         self._names = self.options.names
         self._redis: Redis = connect(self.transport.redis_url)
-        self._blocking: Redis = connect(self.transport.redis_url, blocking=True)
+        self._blocking: Redis = connect(self.transport.redis_url, blocking=True, endable=True)
         self.subscriptions: dict[TP, Subscription] = {}
         self._settler = Settler(self._redis, self.subscriptions, self.options.ack_linger)
         self._windows: dict[str, Window] = {}
@@ -80,6 +83,8 @@ class Consumer(FaustConsumer):
             await self.app.topics.on_partitions_assigned(self.assignment())
         for _, tps in groupby(sorted(new), lambda tp: tp.topic):
             self._begin_reading([self.subscriptions[tp] for tp in tps])
+        if new and not first:
+            await self._end_reads_once()  # the next ones are of the new streams, too
 
     def _begin_reading(self, subscriptions: Sequence[Subscription]) -> None:
         """Read further streams of a topic; on a cluster, no command may read several of them."""
@@ -209,10 +214,21 @@ class Consumer(FaustConsumer):
         tasks = list(self._readers.values())
         if not tasks:
             return
+        ending = asyncio.create_task(self._end_reads())
         _, late = await asyncio.wait(tasks, timeout=(LONGEST_BLOCK + _FINAL_SEND).total_seconds())
-        for task in late:
+        for task in (ending, *late):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(ending, *tasks, return_exceptions=True)
+
+    async def _end_reads(self) -> None:
+        """End the waiting reads, repeatedly: a reader may be about to begin one."""
+        while True:
+            await self._end_reads_once()
+            await asyncio.sleep(_END_READS_EVERY.total_seconds())
+
+    async def _end_reads_once(self) -> None:
+        with contextlib.suppress(RedisError, OSError):
+            await end_reads(self._blocking)
 
     async def _send_rest(self) -> None:
         try:

@@ -109,6 +109,11 @@ class Group:
         )
         return [Pending(row["message_id"].decode(), row["times_delivered"]) for row in rows]
 
+    async def has_pending(self) -> bool:
+        """Return whether the group has pending entries, of any consumer."""
+        summary: Any = await self.redis.xpending(self.stream, self.name)
+        return bool(summary["pending"])
+
     async def claim(self, rows: Sequence[Pending], idle: timedelta) -> Claimed:
         """Take over entries that are still idle; the delivery counters stay unchanged."""
         if not rows:

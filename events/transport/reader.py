@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.server.connection import LONGEST_BLOCK
+from events.server.waiting import are_endable, longest_wait_s
 from events.transport.consumer_group import (
     Claimed,
     Group,
@@ -47,9 +48,9 @@ class Reader:
     A read in flight is never cancelled: its entries would be pending for a consumer that never
     received them. ``stop`` ends the loop between two reads.
 
-    A single stream is searched for overdue entries at every claim interval. Of several streams,
-    only those are that may have some (see ``Roll``), so that the cost of idle streams does not grow
-    with their number.
+    A single stream is searched for overdue entries at every claim interval, or once per lease while
+    it has no pending ones. Of several streams, only those are that may have some (see ``Roll``), so
+    that the cost of idle streams does not grow with their number.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Reader:
             self._subscriptions.append(subscription)
             self._without_group.append(subscription)
             self._undrained.append(subscription)
+        self._next_claim = 0.0  # of several streams, none is read before the roll is signed
 
     def stop(self) -> None:
         """End after the read in flight."""
@@ -116,17 +118,42 @@ class Reader:
             await self._take_over(self._undrained[-1], timedelta(), here=True)
             self._undrained.pop()
         if monotonic() >= self._next_claim:
-            for subscription in await self._roll.suspects(self._subscriptions):
-                await self._take_over(subscription, self._options.lease)
-            self._next_claim = (
-                monotonic() + until_tick(self._options.claim_interval).total_seconds()
-            )
+            await self._search()
         if monotonic() >= self._next_cleanup:
             await self._forget_consumers()
         room = await self._window.room()
         # a due claim comes first (see ``Roll``), and so do the groups of new streams
         if room and monotonic() < self._next_claim and not self._without_group:
             await self._read(room)
+
+    async def _search(self) -> None:
+        """Take over overdue entries, and plan the next search.
+
+        If a stream has no pending entries, none is overdue before the end of a lease from now.
+        Those that this consumer reads in the meantime bring the next search forward, because it
+        may hand them back.
+        """
+        lease = self._options.lease
+        if await self._has_nothing_pending():
+            pause = max(min(until_tick(lease), lease), self._until_claim())
+        else:
+            for subscription in await self._roll.suspects(self._subscriptions):
+                await self._take_over(subscription, lease)
+            pause = self._until_claim()
+        self._next_claim = monotonic() + pause.total_seconds()
+
+    async def _has_nothing_pending(self) -> bool:
+        """Return whether the only stream has no pending entries; False for several streams."""
+        subscription, *others = self._subscriptions
+        if others or subscription.in_flight:
+            return False
+        return not await subscription.group.has_pending()
+
+    def _until_claim(self) -> timedelta:
+        return until_tick(self._options.claim_interval)
+
+    def _search_soon(self) -> None:
+        self._next_claim = min(self._next_claim, monotonic() + self._until_claim().total_seconds())
 
     async def _forget_consumers(self) -> None:
         silent_for = self._options.forget_consumers_after
@@ -163,8 +190,16 @@ class Reader:
         if now - self._received_at < _IDLE_AFTER.total_seconds():
             return self._options.block
         until_claim = timedelta(seconds=self._next_claim - now) + _MARGIN
-        longest = min(LONGEST_BLOCK, self._options.lease / 3, until_claim)
-        return max(self._options.block, longest)
+        return max(self._options.block, min(self._longest_block(), until_claim))
+
+    def _longest_block(self) -> timedelta:
+        """Longest wait of an idle read; a stop waits for it if it can't end reads."""
+        if not are_endable(self._blocking):
+            return min(LONGEST_BLOCK, self._options.lease / 3)
+        longest = min(
+            timedelta(seconds=longest_wait_s(self._blocking)), self._options.lease * 2 / 3
+        )
+        return min(longest, until_tick(longest) + _MARGIN)
 
     async def _take_over(
         self, subscription: Subscription, idle: timedelta, *, here: bool = False
@@ -206,6 +241,7 @@ class Reader:
     async def _receive(self, subscription: Subscription, entries: Sequence[InFlightEntry]) -> None:
         if entries:
             self._received_at = monotonic()
+            self._search_soon()
         for entry in entries:
             subscription.add(entry)
         for entry in entries:
@@ -225,6 +261,7 @@ class Reader:
     async def _recover(self, error: Exception) -> None:
         """Wait; then this consumer's pending entries come first: a lost reply may have had some."""
         self._undrained = list(self._subscriptions)
+        self._next_claim = 0.0
         stream = self._subscriptions[0].group.stream
         if is_group_missing(error):
             self._statistics.groups_recreated += not self._without_group

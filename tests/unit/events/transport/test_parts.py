@@ -227,14 +227,15 @@ def test_tables_are_refused() -> None:
 
 
 class IdleGroup:
-    """Group without entries, which records the wait of each read and the times of claims."""
+    """Group without new entries, which records the wait of each read and the times of searches."""
 
     name, stream, lease = "indexer", "stream", LEASE
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_pending: bool) -> None:
         self.now = 100.0
         self.blocks: list[float] = []
-        self.claimed_at: list[float] = []
+        self.searched_at: list[float] = []
+        self._is_pending = is_pending
 
     async def create(self) -> None:
         """Do nothing: it exists."""
@@ -242,9 +243,11 @@ class IdleGroup:
     async def forget_consumers(self, _silent_for: timedelta) -> None:
         """Do nothing: there are none."""
 
-    async def pending(self, idle: timedelta, *_: Any, here: bool = False) -> list[Any]:
-        if not here:
-            self.claimed_at.append(self.now)
+    async def has_pending(self) -> bool:
+        self.searched_at.append(self.now)
+        return self._is_pending
+
+    async def pending(self, *_: Any, here: bool = False) -> list[Any]:
         return []
 
     async def read(self, _blocking: Any, _count: int, block: timedelta) -> list[InFlightEntry]:
@@ -253,18 +256,29 @@ class IdleGroup:
         return []
 
 
-async def test_an_idle_stream_is_read_rarely_and_claimed_from_as_often(
+@pytest.mark.parametrize(
+    ("is_endable", "is_pending", "longest_read", "longest_pause"),
+    [(True, False, 4.0, 6.25), (True, True, 2.0, 2.25), (False, False, 2.0, 6.25)],
+)
+async def test_an_idle_stream_is_read_and_searched_rarely(
+    is_endable: bool,
+    is_pending: bool,
+    longest_read: float,
+    longest_pause: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    group = IdleGroup()
+    """While other consumers have pending entries, it is searched at each claim interval."""
+    group = IdleGroup(is_pending=is_pending)
     for module in (reader, intervals):
         monkeypatch.setattr(module, "monotonic", lambda: group.now)
+    monkeypatch.setattr(reader, "are_endable", lambda _: is_endable)
+    monkeypatch.setattr(reader, "longest_wait_s", lambda _: 4.0)
     idle = subscription()
     idle.group = cast("Group", group)
     reading = reader.Reader([idle], cast("Redis", None), Options(), cast("Any", None))
-    while group.now < 110:
+    while group.now < 130:
         await reading._step()
     assert set(group.blocks[:20]) == {0.25}  # for five seconds after the last entry
-    assert group.blocks[-2:] == pytest.approx([2.0, 2.0])
-    waits = [later - earlier for earlier, later in pairwise(group.claimed_at)]
-    assert max(waits) <= 2.25
+    assert max(group.blocks) == pytest.approx(longest_read, abs=0.01)
+    pauses = [later - earlier for earlier, later in pairwise(group.searched_at)]
+    assert longest_pause / 2 < max(pauses) <= longest_pause

@@ -1,0 +1,77 @@
+"""Reads that wait for entries, and their early end.
+
+A read that waits is never cancelled, since its entries would be pending for a consumer that never
+received them. ``CLIENT UNBLOCK`` ends it as if its time were over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
+
+from events.server.cluster import open_nodes
+
+__all__ = ["Endable", "are_endable", "end_reads", "longest_wait_s"]
+
+_SHARE_OF_TIMEOUT = 4 / 7
+"""Part of a socket's timeout that a read may wait; the rest is for a slow server."""
+
+
+class Endable(AbstractConnection):
+    """Connection whose waiting read can be ended, if the server lets our user do so.
+
+    ``client_id`` is its id at the server, and None if our user may not end reads.
+    """
+
+    client_id: int | None = None
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Begin as the base class does, then read the id."""
+        await super().on_connect_check_health(check_health)
+        self.client_id = None
+        try:
+            client_id = int(await self._reply("CLIENT", "ID"))
+            await self._reply("CLIENT", "UNBLOCK", client_id)  # without effect: nothing waits
+        except exceptions.ResponseError:
+            return
+        self.client_id = client_id
+
+    async def _reply(self, *command: Any) -> Any:
+        await self.send_command(*command, check_health=False)
+        return await self.read_response()
+
+
+def are_endable(client: Redis) -> bool:
+    """Return whether the reads of a client can be ended; False before its first connection."""
+    pools = [node.connection_pool for node in open_nodes(client)]
+    connections = [
+        *(connection for pool in pools for connection in pool._available_connections),
+        *(connection for pool in pools for connection in pool._in_use_connections),
+    ]
+    return bool(connections) and all(map(_client_id, connections))
+
+
+def longest_wait_s(client: Redis) -> float:
+    """Return for how many seconds a read may wait without a timeout of its socket."""
+    return _SHARE_OF_TIMEOUT * float(client.connection_pool.connection_kwargs["socket_timeout"])
+
+
+async def end_reads(client: Redis) -> None:
+    """End the reads of a client that wait now; they return nothing.
+
+    Raises:
+        RedisError: Redis can't be reached.
+    """
+    for node in open_nodes(client):
+        ids = [_client_id(connection) for connection in node.connection_pool._in_use_connections]
+        async with node.pipeline(transaction=False) as pipeline:
+            for client_id in filter(None, ids):
+                pipeline.client_unblock(client_id)
+            await pipeline.execute()
+
+
+def _client_id(connection: AbstractConnection) -> int | None:
+    return connection.client_id if isinstance(connection, Endable) else None
