@@ -98,7 +98,7 @@ async def run_worker(
             requests = services.vector_requests
             tasks.start("vector requests", requests.run(stop, settings.lease, count))
             tasks.start("contexts", services.contexts.run(stop))
-            tasks.start("calibration", services.calibration.run(stop))
+            tasks.start("calibration", services.calibration.run(stop, count))
         if "answerer" in only:
             tasks.start("trimming", _trim(services.trim_queries, stop, count))
         if "archiver" in only:

@@ -20,7 +20,7 @@ __all__ = ["IdlePace", "OwnedTasks", "run", "stop_on_signals", "wait_for_tick", 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-_ACTIVE_SECONDS = 60.0
+_ACTIVE_SECONDS = 20.0
 _SLOWER = 10
 
 
@@ -83,7 +83,7 @@ async def wait_for_tick(stop: asyncio.Event, interval: timedelta) -> bool:
 class IdlePace:
     """Pauses of a task that has something to do only for some time after events.
 
-    A pause takes ``every`` while ``count`` has changed in the last minute, else ten times as long,
+    A pause takes ``every`` while ``count`` has changed in the last 20 s, else ten times as long,
     or until the count changes.
     """
 

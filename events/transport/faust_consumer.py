@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from faust.transport import base
 from faust.types import TP
+from mode.services import ServiceTask
 
 from events.transport.consumer_group import InFlightEntry, InFlightMessage
 
@@ -68,6 +69,10 @@ class FaustConsumer(base.Consumer):
         self._read_offset = NoOffsets()
         self._committed_offset = NoOffsets()
         self._acked = AckLog(self._on_faust_ack)
+
+    def _get_tasks(self) -> Iterable[ServiceTask]:
+        """Return no tasks: those of Faust commit offsets, and look whether that makes progress."""
+        return ()
 
     @abstractmethod
     def acknowledge_offset(self, tp: TP, offset: int) -> None:

@@ -33,12 +33,15 @@ from gateway.servers import (
 )
 from gateway.session import run_client, run_service, unless_stopped
 from runtime.errors import UsageError
+from runtime.intervals import until_tick
 from runtime.settings import Settings
 from runtime.worker_process import ServiceProcess
 
 __all__ = ["command", "down", "open_pages"]
 
-_ECHO_SECONDS = 1.0
+_ECHO_EVERY = timedelta(seconds=1)
+_LONGEST_ECHO_PAUSE = timedelta(seconds=4)
+"""A log without new lines is read less often."""
 
 
 def command(
@@ -196,9 +199,10 @@ async def _start(
 
 
 async def _echo(tails: Sequence[LogTail]) -> None:
+    pause = _ECHO_EVERY
     while True:
-        _print_new(tails)
-        await asyncio.sleep(_ECHO_SECONDS)
+        pause = _ECHO_EVERY if _print_new(tails) else min(2 * pause, _LONGEST_ECHO_PAUSE)
+        await asyncio.sleep(until_tick(pause).total_seconds())
 
 
 async def _end_echo(echo: asyncio.Task[None], tails: Sequence[LogTail]) -> None:
@@ -206,10 +210,11 @@ async def _end_echo(echo: asyncio.Task[None], tails: Sequence[LogTail]) -> None:
     _print_new(tails)
 
 
-def _print_new(tails: Sequence[LogTail]) -> None:
-    for tail in tails:
-        for line in tail.new():
-            _say(line)
+def _print_new(tails: Sequence[LogTail]) -> int:
+    lines = [line for tail in tails for line in tail.new()]
+    for line in lines:
+        _say(line)
+    return len(lines)
 
 
 def _say(line: str) -> None:

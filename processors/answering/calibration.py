@@ -14,7 +14,7 @@ docs/explanation/decisions/confidence.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import erf, sqrt
 from typing import Protocol
@@ -26,7 +26,7 @@ from events.models import Filters
 from processors.answering.unrelated import UNRELATED_QUESTIONS
 from processors.embedders.embedder import Embedder, Urgency
 from processors.embedders.hash_embedder import HASHING_MODEL
-from runtime.lifespan import wait_for_tick
+from runtime.lifespan import IdlePace
 from runtime.settings import LOCAL_MODEL
 from store.generations import catalog
 from store.generations.catalog import Generation, ProjectGone, Projects
@@ -67,7 +67,7 @@ _ALL = 2**31 - 1
 _LEAST_WORDS = 4
 _PUNCTUATION = ".,;:!?\"'"
 
-_INTERVAL = timedelta(seconds=5)
+_INTERVAL = timedelta(seconds=4)
 _BATCH = 16
 """Headings per call of a model, so that questions do not wait long."""
 
@@ -157,14 +157,18 @@ class CalibrationUpkeep:
         self._models = models
         self._due = DueProjects(database, Task.CALIBRATION)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; failures are logged, and retried later."""
+    async def run(self, stop: asyncio.Event, count: Callable[[], int] = lambda: 0) -> None:
+        """Run until ``stop`` is set; failures are logged, and retried later.
+
+        It runs less often while ``count``, that of this worker's events, stays the same.
+        """
+        pace = IdlePace(_INTERVAL, count)
         while not stop.is_set():
             try:
                 await self.run_once()
             except Exception as error:  # noqa: BLE001 - it must not end the worker
                 log.warning("calibration.failed", error=repr(error))
-            await wait_for_tick(stop, _INTERVAL)
+            await pace.pause(stop)
 
     async def run_once(self) -> None:
         """Calibrate the models of every project that is due.

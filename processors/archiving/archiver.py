@@ -111,9 +111,10 @@ class Archiver:
                 projects stay pending.
         """
         batch = await self._group.read()
-        parts = await asyncio.to_thread(sort_out, batch)
-        await self._group.acknowledge(parts.skipped)
-        await self._adopt_all(parts.changes)
+        if batch.count:
+            parts = await asyncio.to_thread(sort_out, batch)
+            await self._group.acknowledge(parts.skipped)
+            await self._adopt_all(parts.changes)
         if self._left_pending and not batch.is_full:
             self._group.reread_pending()
             self._left_pending = False

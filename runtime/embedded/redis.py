@@ -159,7 +159,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             "dir": _quoted(self._directory),
             "pidfile": _quoted(self._pid_file),
             "daemonize": "no",
-            "hz": "4",  # a tick takes most of the processor time of an idle server
+            "hz": "2",  # a tick takes most of the processor time of an idle server
             "appendonly": "yes",
             "appendfsync": "everysec",
             "aof-load-truncated": "yes",

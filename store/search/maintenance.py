@@ -84,7 +84,7 @@ class Maintenance:
     async def run(self, stop: asyncio.Event, count: Callable[[], int] = lambda: 0) -> None:
         """Run until ``stop`` is set; failures are logged, and retried later.
 
-        While the ``count`` of the events of this process has not changed for a minute, it looks for
+        While the ``count`` of the events of this process has not changed for 20 s, it looks for
         due projects every ten intervals: other writers, such as a purge, are in no hurry. A vector
         index can take minutes to build; segments continue to be merged during that time.
         """
