@@ -9,7 +9,8 @@ standard input ends.
 With a second argument, ``providers``, the library for model providers is loaded too.
 
 Parsers are forked from a process that has only their modules (socket ``parsers`` beside the other):
-a fork costs as much as its memory is large, and most tests start a parser.
+a fork costs as much as its memory is large, and most tests start a parser. Another such process
+loads the libraries of all formats when it gets its first order (socket ``extractors``).
 """
 
 from __future__ import annotations
@@ -24,23 +25,36 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
+from content import registry
 from processors.chunking.sandbox import child
 from processors.embedders.local.tokenizer import tokenizer_path
-from tests.support.orders import LISTENING, PARSER, PARSERS, Order
+from tests.support.orders import EXTRACTORS, LISTENING, PARSER, PARSERS, Order
 
 _COMMANDS = "tests.support.forked_commands"
 _PR_SET_PDEATHSIG = 1
+_LATE_FORMATS = (
+    "lxml.etree",
+    "pptx.package",
+    "pptx.parts.presentation",
+    "python_calamine",
+    "yaml",
+)
+"""Modules that extractors import when they need them."""
 
 
 class _Server:
-    """Forks a process for each connection, and reports its exit code."""
+    """Forks a process for each connection, and reports its exit code.
 
-    def __init__(self, path: str) -> None:
+    ``load`` is called before the first one.
+    """
+
+    def __init__(self, path: str, load: Callable[[], None] | None = None) -> None:
+        self._load = load
         self._clients: dict[int, socket.socket] = {}
         self._outliving: set[int] = set()
         self._selector = selectors.DefaultSelector()
@@ -82,6 +96,10 @@ class _Server:
         except (OSError, ValueError, TypeError):  # the client has ended before its order
             client.close()
             return
+        if self._load is not None:
+            self._load()
+            self._load = None
+            _freeze()
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             self._leave(client)
@@ -134,13 +152,10 @@ def main(path: str, *preloaded: str) -> None:
     import_module("processors.chunking.registry")
     child._counter = cache(child._counter)
     child._counter(tokenizer_path(None))
-    parsers = _Server(str(Path(path).with_name(PARSERS)))
-    parsers.listen()
-    parent = os.getpid()
-    if os.fork() == 0:
-        _end_with(parent)
-        _serve(parsers)
-    parsers.close()
+    _serve_beside(
+        _Server(str(Path(path).with_name(PARSERS))),
+        _Server(str(Path(path).with_name(EXTRACTORS)), _load_formats),
+    )
     import_module(_COMMANDS).load("providers" in preloaded)
     server = _Server(path)
     server.listen()
@@ -148,10 +163,31 @@ def main(path: str, *preloaded: str) -> None:
     _serve(server)
 
 
+def _serve_beside(*servers: _Server) -> None:
+    """Serve each in a process of its own, which ends with this one."""
+    parent = os.getpid()
+    for server in servers:
+        server.listen()
+        if os.fork() == 0:
+            _end_with(parent)
+            _serve(server)
+        server.close()
+
+
+def _load_formats() -> None:
+    extractors = (extractor.partition(":")[0] for extractor in registry.EXTRACTORS.values())
+    for name in (*extractors, *_LATE_FORMATS):
+        import_module(name)
+
+
 def _serve(server: _Server) -> None:
+    _freeze()
+    server.serve()
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()
-    server.serve()
 
 
 def _say(client: socket.socket, number: int) -> None:

@@ -19,7 +19,7 @@ from processors.chunking.sandbox.parser import Parser, ParserSettings
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.wiring import foundation
 from tests.support.forking import Forked, fork, fork_server
-from tests.support.orders import PARSER, PARSERS, Order
+from tests.support.orders import EXTRACTORS, PARSER, PARSERS, WITH_FORMATS, Order
 
 __all__ = ["ForkedPool", "parsers_are_forked"]
 
@@ -94,7 +94,8 @@ class _ForkedProcess:
         null = os.open(os.devnull, os.O_WRONLY)
         streams = (requests[0], answers[1], null)
         order = Order([argument], parser._environment(), program=PARSER)
-        process = await asyncio.to_thread(fork, server.with_name(PARSERS), order, streams)
+        name = EXTRACTORS if WITH_FORMATS in os.environ else PARSERS
+        process = await asyncio.to_thread(fork, server.with_name(name), order, streams)
         for stream in streams:
             os.close(stream)
         loop = asyncio.get_running_loop()

@@ -7,7 +7,15 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["HEADRACE", "LISTENING", "PARSER", "PARSERS", "Order"]
+__all__ = [
+    "EXTRACTORS",
+    "HEADRACE",
+    "LISTENING",
+    "PARSER",
+    "PARSERS",
+    "WITH_FORMATS",
+    "Order",
+]
 
 LISTENING = b"listening\n"
 """Line that the server prints once it accepts orders."""
@@ -19,6 +27,12 @@ HEADRACE = "gateway.main"
 
 PARSERS = "parsers"
 """Name of the socket for parsers, beside that of the server."""
+
+EXTRACTORS = "extractors"
+"""The same for parsers that have the libraries of all formats loaded."""
+
+WITH_FORMATS = "TESTS_WITH_FORMATS"
+"""Variable of a worker whose parsers have these: importing them costs more than most documents."""
 
 _STREAMS = 3
 
