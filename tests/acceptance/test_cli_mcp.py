@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.support.forking import ROOT
 from tests.support.gateways import gateway
 from tests.support.running import headrace
 from tests.support.shell import install_headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 
 HEAVY = ("events", "tokenizers", "tree_sitter", "numpy", "openvino", "litellm", "faust", "redis")
 """Modules that `tools/list` must not wait for."""
@@ -239,7 +240,8 @@ async def test_an_up_ends_when_idle(tmp_path: Path, program: str) -> None:
     async def keep(progress: float, total: float | None, message: str | None) -> None:
         lines.append(message or "")
 
-    async with Client(forked(program, environment, "--idle", "3")) as client:
+    idle = str(ceil(patience(3)))  # it begins before the call publishes
+    async with Client(forked(program, environment, "--idle", idle)) as client:
         result = await client.call_tool(
             "remember",
             {"uri": "a.md", "content": "Herons nest in March."},

@@ -181,7 +181,7 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
     assert [document["uri"] for document in listed] == ["new.md"]
     doctor = (await cli("doctor", "-p", "docs", "--json")).json
     assert [project["findings"] for project in doctor["projects"]] == [[]]
-    assert files_with([word], home / "archive") != {}
+    await eventually(lambda: files_with([word], home / "archive"), "it is archived", timeout=30)
 
     left = {row["project"]: row for row in (await cli("project", "list", "--json")).objects}
     assert set(left) == {"docs", "other", deleted.json["name"]}
