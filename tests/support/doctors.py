@@ -21,11 +21,12 @@ from tests.support.databases import Database, new_database
 from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace
 from tests.support.streams import emptied
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, slowness
 
 __all__ = ["Indexed", "doctor_at", "examine", "finding_names", "forget_archive", "is_archived"]
 
 SETTLE = timedelta(milliseconds=50)
+"""Time in which a worker on a quiet machine acknowledges what it has applied."""
 LEASE = timedelta()
 
 
@@ -91,7 +92,7 @@ async def forget_archive(database: Database) -> None:
 
 def doctor_at(tools: OperatorTools) -> Doctor:
     """Doctor with short waits."""
-    return Doctor(tools, None, LEASE, SETTLE)
+    return Doctor(tools, None, LEASE, SETTLE * slowness())
 
 
 async def examine(tools: OperatorTools, *, repair: bool = False) -> Health:
