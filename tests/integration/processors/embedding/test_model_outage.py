@@ -30,6 +30,8 @@ BULK = Names().stream(Topic.CHUNKED_BULK)
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
+    # The gauge is the process's: an earlier test may have left its circuit open.
+    metrics.CIRCUIT_STATE.set(metrics.CIRCUIT_VALUES["closed"], model=MODEL)
     async with running_server() as server:
         yield server
 
