@@ -53,6 +53,7 @@ def with_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WITH_FORMATS, "1")
 
 
+@pytest.mark.timeout(400)
 async def test_bombs_harm_no_neighbour(
     redis_url: str, database: Database, tmp_path: Path, record: Record
 ) -> None:

@@ -32,6 +32,8 @@ SHOTS = "HEADRACE_TEST_SHOTS"
 """Variable with the directory for screenshots; without it, none are made."""
 
 _COOKIE_NAME = "__Host-headrace"
+_LIMIT_SECONDS = 30.0
+"""Limit of a wait; unlike that of ``eventually``, it does not follow a rising load."""
 Opened = Callable[..., AbstractContextManager[Page]]
 
 # the shell is the same engine without a browser's own pages, and takes half of the processor time
@@ -52,7 +54,7 @@ def chromium() -> Iterator[Browser]:
     paths = [path for name in _NAMES if (path := shutil.which(name))]
     if not paths:
         pytest.skip("no Chromium is installed, so the pages were not tested")
-    expect.set_options(timeout=patience(10) * 1000)
+    expect.set_options(timeout=patience(_LIMIT_SECONDS) * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=paths[0], chromium_sandbox=False, args=_ARGUMENTS
@@ -93,7 +95,7 @@ def open_session(
         viewport={"width": width, "height": 900},
         permissions=["clipboard-read", "clipboard-write"],
     )
-    context.set_default_timeout(patience(10) * 1000)
+    context.set_default_timeout(patience(_LIMIT_SECONDS) * 1000)
     yield context
     context.close()
 

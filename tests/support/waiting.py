@@ -29,10 +29,12 @@ _QUIET_SECONDS = 0.15
 def slowness() -> float:
     """Factor by which work takes longer than on a quiet machine; at least 1.
 
-    It is the greater of two figures: the time of some fixed work at the beginning of this run, and
-    the tasks that wait for each processor (the load of the last minute).
+    It is the greatest of three figures: the time of some fixed work at the beginning of this run,
+    and for each processor the tasks that wait (the load of the last minute) and the test processes
+    of the run, whose load is not seen when it begins.
     """
-    tasks_per_processor = os.getloadavg()[0] / (os.cpu_count() or 1)
+    test_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    tasks_per_processor = max(os.getloadavg()[0], test_processes) / (os.cpu_count() or 1)
     return max(1.0, _seconds_of_fixed_work() / _QUIET_SECONDS, tasks_per_processor)
 
 
