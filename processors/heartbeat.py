@@ -109,7 +109,8 @@ class HeartbeatSender:
 
         Redis outages are tolerated.
         """
-        watching = asyncio.create_task(self._lag.watch(stop), name="loop lag")
+        watch = self._lag.watch(stop, lambda: self._was_busy)
+        watching = asyncio.create_task(watch, name="loop lag")
         beats = 0
         try:
             while not stop.is_set():

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 _ACTIVE_SECONDS = 20.0
 _SLOWER = 10
+_LOOK_EVERY = 2
 
 
 def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
@@ -83,8 +84,8 @@ async def wait_for_tick(stop: asyncio.Event, interval: timedelta) -> bool:
 class IdlePace:
     """Pauses of a task that has something to do only for some time after events.
 
-    A pause takes ``every`` while ``count`` has changed in the last 20 s, else ten times as long,
-    or until the count changes.
+    A pause takes ``every`` while ``count`` has changed in the last 20 s, else eleven times as
+    long, or until the count changes, for which it looks at every other time.
     """
 
     def __init__(self, every: timedelta, count: Callable[[], int]) -> None:
@@ -95,8 +96,10 @@ class IdlePace:
 
     async def pause(self, stop: asyncio.Event) -> None:
         """Wait for the time of the next run, or until ``stop`` is set."""
-        for _ in range(_SLOWER):
-            if await wait_for_tick(stop, self._every) or self._is_active():
+        if await wait_for_tick(stop, self._every) or self._is_active():
+            return
+        for _ in range(_SLOWER // _LOOK_EVERY):
+            if await wait_for_tick(stop, self._every * _LOOK_EVERY) or self._is_active():
                 return
 
     def _is_active(self) -> bool:

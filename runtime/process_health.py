@@ -15,10 +15,12 @@ from runtime.intervals import until_tick
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 __all__ = ["LoopLag", "memory_bytes", "return_memory", "settle_heap"]
 
 _INTERVAL = timedelta(milliseconds=500)
+_IDLE_INTERVAL = timedelta(seconds=2)
 _STATM = Path("/proc/self/statm")
 
 _YOUNG_OBJECTS = 10_000
@@ -47,13 +49,14 @@ class LoopLag:
         longest, self._longest = self._longest, 0.0
         return longest
 
-    async def watch(self, stop: asyncio.Event) -> None:
-        """Measure until ``stop`` is set."""
+    async def watch(self, stop: asyncio.Event, is_busy: Callable[[], bool]) -> None:
+        """Measure until ``stop`` is set, less often while the process is not busy."""
         import asyncio  # noqa: PLC0415  # parsers import this module, but have no event loop
 
         now = asyncio.get_running_loop().time
         while not stop.is_set():
-            begun, pause = now(), until_tick(_INTERVAL).total_seconds()
+            interval = _INTERVAL if is_busy() else _IDLE_INTERVAL
+            begun, pause = now(), until_tick(interval).total_seconds()
             # a plain sleep, since the timeout of ``wait_or_stop`` costs more than the measurement
             await asyncio.sleep(pause)
             lag = max(0.0, now() - begun - pause)

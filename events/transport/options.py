@@ -27,7 +27,7 @@ class Options:
     consumer: str = ""
     #: A pending entry is taken over after its consumer was silent for this long.
     lease: timedelta = timedelta(seconds=6)
-    #: Interval between searches for such entries.
+    #: Interval between searches for such entries; it is a lease while a group has nothing pending.
     claim_interval: timedelta = timedelta(seconds=2)
     #: Attempts at an event before it is dead-lettered.
     max_deliveries: int = 5
@@ -35,7 +35,7 @@ class Options:
     retry_delay: timedelta = timedelta(seconds=1)
     #: Most in-flight entries of a topic whose agent sets no limit.
     max_inflight: int = 256
-    #: Longest wait of one read; a stop may have to wait for it. It is longer on an idle stream.
+    #: Longest wait of one read. It is longer on an idle stream; a stop ends it, if Redis permits.
     block: timedelta = timedelta(milliseconds=250)
     #: Acknowledgements of this time span are sent together.
     ack_linger: timedelta = timedelta(milliseconds=5)
