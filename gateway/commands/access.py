@@ -123,6 +123,9 @@ async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) ->
         )
     async with open_redis(servers) as redis:
         version = (await check_server(redis)).version
+        # first: a node that comes up later may lack users, too
+        with redis_errors():
+            missed = await unlisted_members(redis)
         accesses = [await _access(servers, redis, role, passwords, rotate=rotate) for role in Role]
         changed = {access.postgres_role: access.password for access in accesses if access.password}
         await set_passwords(servers.owner_database_url, changed)
@@ -132,8 +135,6 @@ async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) ->
         # `up` rewrites the configuration of its own Redis at every start
         saved = bool(settings.redis_url) and await save_users(redis)
         is_open = await _has_open_default_user(redis)
-        with redis_errors():
-            missed = await unlisted_members(redis)
     urls = servers.redis_url, servers.owner_database_url
     return _Grants(accesses, urls, saved, is_open, missed)
 

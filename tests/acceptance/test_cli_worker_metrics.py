@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 from aiohttp import ClientSession
@@ -17,6 +16,7 @@ from runtime import metrics
 from tests.support.databases import Database
 from tests.support.observability import alerts, panels, selectors_of
 from tests.support.processes import WorkerProcess
+from tests.support.s3 import free_port
 from tests.support.waiting import eventually
 from tests.support.writes import opened
 
@@ -45,12 +45,6 @@ def series_in(content: str) -> Series:
     return {
         (sample.name, frozenset(sample.labels)) for family in families for sample in family.samples
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def use(redis_url: str) -> None:
