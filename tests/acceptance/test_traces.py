@@ -11,10 +11,10 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.acceptance.test_cli_worker_metrics import free_port
 from tests.support.cli import Cli, Command, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
+from tests.support.s3 import free_port
 from tests.support.traces import ReceivedSpan, TraceReceiver, receiver
 from tests.support.waiting import eventually
 

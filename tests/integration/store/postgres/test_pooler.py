@@ -27,6 +27,7 @@ from store.postgres.roles import WORKER
 from tests.support.databases import Database as FreshDatabase
 from tests.support.replays import replay, tools
 from tests.support.running import headrace
+from tests.support.s3 import free_port
 from tests.support.waiting import eventually, within
 from tests.support.writes import opened
 
@@ -44,8 +45,7 @@ async def pooled(database: FreshDatabase, servers_home: Path) -> AsyncIterator[F
         pytest.skip("no PgBouncer is installed, so workers behind it were not tested")
     home = servers_home / "pooler"
     home.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     (server_directory,) = parse_qs(urlsplit(database.worker_url).query)["host"]
     (home / "users").write_text('"headrace_worker" ""\n"headrace_operator" ""\n')
     (home / "settings").write_text(
