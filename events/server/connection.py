@@ -24,8 +24,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from events.server.cluster import ClusterClient, primaries_of
+from events.server.read_waits import Endable
 from events.server.slots import Address
-from events.server.waiting import Endable
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 from runtime.intervals import Backoff
 from runtime.secrets import masked

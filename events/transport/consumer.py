@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from events.names import BRIDGE, GROUPS, Topic
 from events.server.cluster import ClusterClient
 from events.server.connection import LONGEST_BLOCK, connect
-from events.server.waiting import end_reads
+from events.server.read_waits import end_reads
 from events.transport.consumer_group import Group, InFlightEntry, InFlightMessage
 from events.transport.faust_consumer import FaustConsumer
 from events.transport.reader import Reader

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.server.connection import LONGEST_BLOCK
-from events.server.waiting import are_endable, longest_wait_s
+from events.server.read_waits import are_endable, longest_wait_s
 from events.transport.consumer_group import (
     Claimed,
     Group,

@@ -9,7 +9,7 @@ from typing import Any
 from events.names import GROUPS, Topic
 from events.server.acl import Role
 from events.server.connection import connect
-from events.server.waiting import are_endable, end_reads
+from events.server.read_waits import are_endable, end_reads
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.doors import NAMES, open_doors
 from tests.support.waiting import eventually
