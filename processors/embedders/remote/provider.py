@@ -9,11 +9,13 @@ import asyncio
 import logging
 import os
 import re
+import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -330,12 +332,31 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     return timedelta(seconds=min(seconds, 86_400.0))
 
 
-@cache
+_importing = Lock()
+
+
 def _load_litellm() -> Any:
+    """Import LiteLLM in one thread at a time.
+
+    Python gives a thread that waits for the import of another one the incomplete module if that
+    import fails.
+    """
+    with _importing:
+        return _import_litellm()
+
+
+@cache
+def _import_litellm() -> Any:
     """Import LiteLLM: offline, without retries of its own, silent and without callbacks."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads a price list
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file
-    import litellm  # noqa: PLC0415 - takes seconds, and many deployments never need it
+    try:
+        import litellm  # noqa: PLC0415 - takes seconds, and many deployments never need it
+    except BaseException:
+        # those of its modules that were complete keep the incomplete one
+        for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
+            del sys.modules[name]
+        raise
 
     litellm.DEFAULT_MAX_RETRIES = 0  # it takes max_retries=0 as "not given"
     litellm.suppress_debug_info = True

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from events.models import Query, QueryAnswer
 from processors.answering.fusion import Fused
 from processors.answering.relevance import RelevanceStep
+from processors.embedders.remote import provider
 from processors.embedders.remote.circuit_breaker import CircuitOptions, CircuitState
 from processors.embedders.remote.reranker import LiteLLMReranker
 from runtime import metrics
@@ -57,6 +58,12 @@ def step_of(
     circuit = CircuitOptions(failures=2, cancelled_after=timedelta(0))
     reranker = LiteLLMReranker(MODEL, server.base_url, timeout, retries, circuit)
     return RelevanceStep(reranker, timeout=timeout, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    """The library for model providers, whose import takes longer than these tests allow a model."""
+    provider._load_litellm()
 
 
 def chunk_of(number: int) -> Fused:
