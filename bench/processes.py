@@ -83,7 +83,7 @@ class CpuClock:
 
 def usage_by_role() -> dict[str, list[Usage]]:
     """Return the usage of each child that is a server or a worker, by role, oldest first."""
-    processes = dict(_processes())
+    processes = _processes()
     children = _children(processes)
     usage: dict[str, list[Usage]] = defaultdict(list)
     for pid in children[os.getpid()]:
@@ -106,7 +106,7 @@ def cpu_s_below(pid: int) -> dict[str, float]:
 
     A worker's parsers belong to it. ``commands`` are those that it runs, and ``up`` itself.
     """
-    processes = dict(_processes())
+    processes = _processes()
     children = _children(processes)
     seconds: dict[str, float] = defaultdict(float)
     pending = [(pid, "commands")]
@@ -120,13 +120,13 @@ def cpu_s_below(pid: int) -> dict[str, float]:
 
 def pids_below(pid: int, part: str) -> list[int]:
     """Return the process ids of a part of ``headrace up``, such as ``worker``."""
-    descendants = _descendants(pid, _children(dict(_processes())))
+    descendants = _descendants(pid, _children(_processes()))
     return [member for member in descendants if _role(member, _PARTS) == part]
 
 
 def pids_of_children(pid: int, role: str | None = None) -> list[int]:
     """Return the process ids of a process's descendants, or only of its children with a role."""
-    children = _children(dict(_processes()))
+    children = _children(_processes())
     if role is None:
         return list(_descendants(pid, children))
     return [
@@ -160,20 +160,23 @@ def _pss_mb(pid: int) -> float:
 
 def _children(processes: Mapping[int, _Process]) -> Mapping[int, list[int]]:
     children: dict[int, list[int]] = defaultdict(list)
-    for pid, process in sorted(processes.items(), key=lambda item: item[0]):
-        children[process.parent].append(pid)
+    for pid in sorted(processes):
+        children[processes[pid].parent].append(pid)
     return children
 
 
-def _processes() -> Iterator[tuple[int, _Process]]:
+def _processes() -> Mapping[int, _Process]:
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    processes: dict[int, _Process] = {}
     for file in _PROC.glob("[0-9]*/stat"):
         try:
             fields = file.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         cpu_s = sum(map(int, fields[11:15])) / ticks
-        yield int(file.parent.name), _Process(int(fields[1]), cpu_s, int(fields[21]) * page)
+        pid, parent, rss_bytes = int(file.parent.name), int(fields[1]), int(fields[21]) * page
+        processes[pid] = _Process(parent, cpu_s, rss_bytes)
+    return processes
 
 
 def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:

@@ -85,8 +85,8 @@ class Maintenance:
         """Run until ``stop`` is set; failures are logged, and retried later.
 
         While the ``count`` of the events of this process has not changed for 20 s, it looks for
-        due projects every ten intervals: other writers, such as a purge, are in no hurry. A vector
-        index can take minutes to build; segments continue to be merged during that time.
+        due projects every eleven intervals: other writers, such as a purge, are in no hurry. A
+        vector index can take minutes to build; segments continue to be merged during that time.
         """
         async with asyncio.TaskGroup() as tasks:
             for work in (self._keep_keywords, self._keep_vectors):

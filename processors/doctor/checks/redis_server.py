@@ -31,17 +31,14 @@ async def redis_facts(redis: Redis) -> Mapping[str, Mapping[str, Any]]:
     """
     with redis_errors():
         nodes = await nodes_of(redis)
-    if len(nodes) == 1:
-        with redis_errors():
-            return {address_of(nodes[0]): await _facts(nodes[0])}
-    return {address_of(node): await _facts_of_member(node) for node in nodes}
+    read = _facts if len(nodes) == 1 else _facts_of_member
+    return {address_of(node): await read(node) for node in nodes}
 
 
 async def _facts_of_member(node: Redis) -> Mapping[str, Any]:
     """Read the facts of one node of a cluster; nodes do not copy users to each other."""
     try:
-        with redis_errors():
-            return await _facts(node)
+        return await _facts(node)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"{address_of(node)}: {error.message}",
@@ -50,11 +47,12 @@ async def _facts_of_member(node: Redis) -> Mapping[str, Any]:
 
 
 async def _facts(node: Redis) -> Mapping[str, Any]:
-    async with node.pipeline(transaction=False) as pipeline:
-        for section in ("server", "memory", "persistence", "replication"):
-            pipeline.info(section)
-        pipeline.acl_whoami()
-        *parts, user = await pipeline.execute()
+    with redis_errors():
+        async with node.pipeline(transaction=False) as pipeline:
+            for section in ("server", "memory", "persistence", "replication"):
+                pipeline.info(section)
+            pipeline.acl_whoami()
+            *parts, user = await pipeline.execute()
     facts = {name: value for part in parts for name, value in part.items()}
     return {**facts, "user": str(user)}
 

@@ -80,7 +80,7 @@ async def test_a_killed_workers_events_are_taken_over(
         taken_over_after = time.monotonic() - killed_at
         await eventually(nothing_pending(own_client), "nothing pending")
     assert sorted(recorder.events) == events
-    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(3)
+    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
 
 
 async def test_an_event_that_kills_its_workers_harms_no_other(

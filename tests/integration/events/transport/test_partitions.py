@@ -76,7 +76,7 @@ async def test_events_of_a_killed_worker_are_taken_over_in_every_partition(
             await eventually(lambda: sorted(recorder.events) == sorted(events), "all taken over")
             took = time.monotonic() - killed_at
             await eventually(nothing_pending(own_client), "nothing pending")
-    assert took < (lease + FAST.claim_interval).total_seconds() + patience(3)
+    assert took < (lease + FAST.claim_interval).total_seconds() + patience(1)
 
 
 async def test_a_retried_event_comes_back_in_every_partition(
