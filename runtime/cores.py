@@ -8,8 +8,17 @@ from pathlib import Path
 
 from runtime.settings import Settings
 
-__all__ = ["model_threads", "parser_processes", "quota_cores", "usable_cores"]
+__all__ = [
+    "model_threads",
+    "parser_processes",
+    "quota_cores",
+    "replay_processes",
+    "usable_cores",
+]
 
+_CORES_PER_REPLAY = 4
+"""A process of a replay keeps one core busy, its parsers another one, and Postgres a part."""
+_MOST_REPLAYS = 8
 _MOST_MODEL_THREADS = 8
 _MOST_PARSERS = 8
 _MEMBERSHIPS = Path("/proc/self/cgroup")
@@ -28,6 +37,11 @@ def parser_processes(settings: Settings, workers: int = 1) -> int:
     if settings.chunking_processes != "auto":
         return settings.chunking_processes
     return max(1, min(_MOST_PARSERS, usable_cores()) // workers)
+
+
+def replay_processes() -> int:
+    """Processes that build an index from the log at once on this host, at least 1."""
+    return max(1, min(_MOST_REPLAYS, usable_cores() // _CORES_PER_REPLAY))
 
 
 def usable_cores() -> int:

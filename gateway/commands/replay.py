@@ -40,6 +40,7 @@ from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
 from processors.replay.verification import NotSwitched
 from processors.wiring.operator_tools import OperatorTools, open_operator_tools
+from runtime.cores import replay_processes
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.generations.catalog import Generation
@@ -111,6 +112,12 @@ def replay(
         float | None,
         typer.Option(help="Largest allowed drop of nDCG@10 in the quality gate; default: 0.01."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Most processes that build at once; default: one for every four cores."
+        ),
+    ] = None,
     json: JsonOption = False,
     replay_id: ReplayIdOption = None,
 ) -> None:
@@ -142,7 +149,14 @@ def replay(
     try:
         _run(
             lambda tools, show: replay_projects(
-                tools, project, choice, checks, show, reports, replay_id
+                tools,
+                project,
+                choice,
+                checks,
+                show,
+                reports,
+                replay_id,
+                processes or replay_processes(),
             )
         )
     except NotSwitched as error:

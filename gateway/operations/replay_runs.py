@@ -78,13 +78,14 @@ async def replay_projects(
     show: ShowProgress,
     reports: list[ReplayReport],
     replay_id: str | None = None,
+    processes: int = 1,
 ) -> None:
     """Replay the projects in turn, publish the progress, and append each report to ``reports``."""
     names = await projects_of(tools, project)
     entries = _entries_by_project(tools, names)
     for name in names:
         publication = published(tools, show, _state(replay_id, name, "replay", choice))
-        work = Replay(tools, name, choice, gate, publication.show, entries)
+        work = Replay(tools, name, choice, gate, publication.show, entries, processes)
         publication.follow(work.report.as_json, partial(getattr, work, "may_be_stopped"))
         reports.append(work.report)
         await publication.run(work.run(), ReplayReport.as_json)

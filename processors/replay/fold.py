@@ -8,9 +8,9 @@ each document besides its key: position, source, content hash, and the stream en
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,30 @@ class FoldedDocument:
             last.content_bytes,
             entry,
         )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Restore what ``as_json`` returned."""
+        origin = values["origin"]
+        return cls(
+            DocumentKey(*values["key"]),
+            LogPosition(*values["log_position"]),
+            None if origin is None else Origin.model_construct(**origin),
+            values["content_hash"],
+            values["content_bytes"],
+            values["entry"],
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "key": self.key,
+            "log_position": self.log_position,
+            "origin": None if self.origin is None else dict(self.origin),
+            "content_hash": self.content_hash,
+            "content_bytes": self.content_bytes,
+            "entry": self.entry,
+        }
 
     @property
     def deleted(self) -> bool:
@@ -320,6 +344,16 @@ class Fold:
     def deleted(self, rows: Rows) -> Mask:
         """Return which rows are of deleted documents."""
         mask: Mask = self._flags_of(rows) & _DELETED != 0
+        return mask
+
+    def absent(self, rows: Rows) -> Mask:
+        """Return which rows are of existing documents that the generation has in no version."""
+        mask: Mask = self._flags_of(rows) & (_STORED | _DELETED) == 0
+        return mask
+
+    def outdated(self, rows: Rows) -> Mask:
+        """Return which rows the generation lacks, or has in an older version."""
+        mask: Mask = self._flags_of(rows) & _CURRENT == 0
         return mask
 
     def copyable(self, rows: Rows) -> Mask:

@@ -13,10 +13,11 @@ from events.names import DocumentKey
 from processors.replay.builder import Builder, read_batches
 from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
 from processors.replay.dry_run import Estimate, estimate, prices_of
-from processors.replay.fold import Fold
+from processors.replay.fold import Fold, Rows
 from processors.replay.project_log import EntriesByProject, ProjectLog
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice, choose_recipe
+from processors.replay.shares import build_shares, shares_of
 from processors.replay.start import (
     begin_or_resume,
     check_complete,
@@ -31,6 +32,7 @@ from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Unavailable, UsageError
 from runtime.failpoints import failpoint
 from store.documents import collections
+from store.documents.bulk import DocumentsInTheWay
 from store.documents.contexts import Contexts
 from store.generations.catalog import Generation
 from store.generations.document_positions import DocumentPosition
@@ -50,7 +52,8 @@ Show = Callable[[str, int, int], None]
 class Replay:
     """The replay of one project. A stop is too late once ``may_be_stopped`` is false.
 
-    ``entries``: those of the streams, if several projects are replayed.
+    ``entries``: those of the streams, if several projects are replayed. ``processes``: most
+    processes that build at once.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Replay:
         gate: Gate | None,
         show: Show,
         entries: EntriesByProject | None = None,
+        processes: int = 1,
     ) -> None:
         self._tools = tools
         self._project = project
@@ -68,6 +72,7 @@ class Replay:
         self._gate = gate
         self._show = show
         self._entries = entries
+        self._processes = processes
         self.report = ReplayReport(project)
         self.may_be_stopped = True
 
@@ -170,15 +175,27 @@ class Replay:
                 await self._builder.copy_documents(
                     self._live, missing[copyable], self._progress("carried over")
                 )
-                await self._builder.build(
-                    fold, missing[~copyable], self._progress("documents built")
-                )
+                await self._build(fold, missing[~copyable])
                 not_copied = missing[fold.copyable(missing)]
                 fold.unmark_carried(not_copied)
                 fold = await self._exclude_poison()
                 if len(missing) > FEW_DOCUMENTS or len(not_copied):
                     await self._log.read_new(fold)
         raise Unavailable("changes arrive faster than they can be indexed", "try again later")
+
+    async def _build(self, fold: Fold, rows: Rows) -> None:
+        """Build documents from the log: many new ones by several processes, the others here."""
+        progress = self._progress("documents built")
+        shares = shares_of(fold, rows[fold.absent(rows)], self._processes)
+        if len(shares) == 1:
+            await self._builder.build(fold, rows, progress)
+            return
+        await build_shares(self._builder, fold, shares, progress)
+        await self._mark_stored(self._builder.generation)
+        try:
+            await self._builder.build(fold, rows[fold.outdated(rows)], progress)
+        except DocumentsInTheWay:  # Postgres had not ended a transaction of a process that ended
+            await self._mark_stored(self._builder.generation)
 
     async def _embed(self) -> None:
         """Embed the texts that have no vector yet."""

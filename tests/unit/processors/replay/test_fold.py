@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from itertools import permutations
 from typing import Any
@@ -158,6 +159,17 @@ def test_what_the_fold_keeps_is_what_the_change_says() -> None:
         )
     ]
     assert fold.find(DocumentKey("", "a")) is None
+
+
+def test_a_document_is_restored_from_json() -> None:
+    """What another process is told of a document is what the fold has of it."""
+    changes = [
+        change(7, "a.md", agent="ada", origin=of_docs(3)),
+        change(9, "ü.md", change="delete"),
+    ]
+    documents = list(folded(changes))
+    restored = [FoldedDocument.from_json(json.loads(json.dumps(d.as_json()))) for d in documents]
+    assert restored == documents
 
 
 def test_an_archived_change_is_not_read_from_its_stream() -> None:

@@ -1,0 +1,174 @@
+"""Build of a generation by several processes: each builds a share of the documents.
+
+A share is a run of the log, so that each process reads only its part of the archive. What a process
+has not built when it ends is left to the replay, which looks at what its generation has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from processors.embedding.stage import EmbeddingCost
+from processors.replay.builder import Builder, Progress
+from processors.replay.fold import Fold, FoldedDocument, Rows
+from runtime import launch
+from runtime.cores import model_threads, parser_processes
+
+__all__ = ["SMALLEST_SHARE", "build_shares", "shares_of"]
+
+log = structlog.get_logger(__name__)
+
+SMALLEST_SHARE = 5_000
+"""Fewest documents for which a process is started: it takes as long as some hundred of them."""
+
+_CHILD_MODULE = "processors.replay.share_process"
+_BYTES_PER_DOCUMENT = 500
+"""Bytes of a content that take as long to write as the row of its document."""
+_LINES_AT_ONCE = 1_000
+
+
+def shares_of(fold: Fold, rows: Rows, processes: int) -> list[Rows]:
+    """Divide rows, in the order of the log, into runs that take about the same time.
+
+    There are at most ``processes`` of them, and fewer if a share would be smaller than
+    ``SMALLEST_SHARE``.
+    """
+    count = max(1, min(processes, len(rows) // SMALLEST_SHARE))
+    until = np.cumsum(np.array(fold.sizes(rows), np.int64) + _BYTES_PER_DOCUMENT)
+    ends = [] if count == 1 else np.searchsorted(until, until[-1] * np.arange(1, count) // count)
+    return np.split(rows, ends)
+
+
+async def build_shares(
+    builder: Builder, fold: Fold, shares: Sequence[Rows], progress: Progress
+) -> None:
+    """Build documents that the generation has in no version: the first share here.
+
+    Each of the others has a process of its own, which ends with this one. What those have built is
+    not marked in the fold.
+
+    Raises:
+        Unavailable, OperatorError: see ``Builder.build``. The other processes are ended.
+    """
+    counts = [0] * len(shares)
+    total = sum(map(len, shares))
+
+    def note(number: int, count: int) -> None:
+        builder.guard()
+        counts[number] = count
+        progress(sum(counts), total)
+
+    async def build_elsewhere(number: int) -> None:
+        share = _Share(builder, fold, len(shares))
+        await share.build(shares[number], partial(note, number))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(1, len(shares)):
+                group.create_task(build_elsewhere(number))
+            await builder.build(fold, shares[0], lambda count, _: note(0, count))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+
+
+class _Share:
+    """A share that another process builds."""
+
+    def __init__(self, builder: Builder, fold: Fold, processes: int) -> None:
+        self._builder = builder
+        self._fold = fold
+        self._processes = processes
+        self._is_complete = False
+
+    async def build(self, rows: Rows, note: Callable[[int], None]) -> None:
+        """Let a process build the rows; if it fails, the log says so.
+
+        Raises:
+            Unavailable: nothing may be written any more.
+        """
+        try:
+            process = await _started()
+        except OSError as error:
+            log.warning("replay.share_failed", error=str(error))
+            return
+        try:
+            async for message in self._answers(process, rows):
+                self._take(message, note)
+        except OSError as error:
+            log.warning("replay.share_failed", error=str(error))
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+        if not self._is_complete:
+            log.warning("replay.share_incomplete", exit_code=process.returncode)
+
+    async def _answers(self, process: Process, rows: Rows) -> AsyncIterator[dict[str, Any]]:
+        """Send the order, and yield what the process reports."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for part in self._order(rows):
+                process.stdin.write(part)
+                await process.stdin.drain()
+            process.stdin.close()
+        except RuntimeError as error:  # uvloop, if the process has ended
+            raise BrokenPipeError(str(error)) from error
+        async for line in process.stdout:
+            yield json.loads(line)
+
+    def _order(self, rows: Rows) -> Iterator[bytes]:
+        """Yield the lines that ``processors.replay.share_process`` reads."""
+        builder = self._builder
+        settings = builder.tools.settings
+        update = {
+            "chunking_processes": parser_processes(settings, self._processes),
+            "model_threads": model_threads(settings, self._processes),
+        }
+        head = {
+            "settings": settings.model_copy(update=update).model_dump(
+                mode="json", exclude_unset=True
+            ),
+            "project": builder.project,
+            "generation": builder.generation.id,
+        }
+        yield json.dumps(head).encode() + b"\n"
+        for start in range(0, len(rows), _LINES_AT_ONCE):
+            part = rows[start : start + _LINES_AT_ONCE].tolist()
+            lines = (json.dumps(self._fold[row].as_json()) for row in part)
+            yield "".join(f"{line}\n" for line in lines).encode()
+
+    def _take(self, message: dict[str, Any], note: Callable[[int], None]) -> None:
+        if "done" in message:
+            note(message["done"])
+        elif "changed" in message:
+            self._fold.put(FoldedDocument.from_json(message["changed"]))
+        elif "error" in message:
+            log.warning("replay.share_failed", error=message["error"])
+        else:
+            self._builder.cost.add(EmbeddingCost(**message["cost"]))
+            self._is_complete = True
+
+
+async def _started() -> Process:
+    """Start a process that is killed when this one ends."""
+    launcher = (sys.executable, "-I", "-S", str(Path(launch.__file__)))
+    options = ("--parent", str(os.getpid()), "--signal", str(int(signal.SIGKILL)), "--")
+    return await asyncio.create_subprocess_exec(
+        *(*launcher, *options, sys.executable, "-P", "-m", _CHILD_MODULE),
+        stdin=PIPE,
+        stdout=PIPE,
+        start_new_session=True,
+    )
