@@ -38,7 +38,8 @@ async def test_a_consumer_ends_its_waiting_read(own_redis: CrashableRedis) -> No
             await eventually(has_ended, "the read has ended")
             assert not await read
             assert are_endable(client)
-            await client.xadd(QUERIES, {"event": "{}"})
+            async with connect(doors.admin_url) as admin:
+                await admin.xadd(QUERIES, {"event": "{}"})
             assert await reading()
 
 
