@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as in ``forked_command``
 if TYPE_CHECKING:
-    import typer
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["COMMANDS", "application", "run", "run_here"]
+    import typer
+    from typer.core import TyperGroup
+
+__all__ = ["COMMANDS", "application", "prepare", "run", "run_here"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
@@ -67,6 +69,7 @@ _MODULES = {
 """Modules of commands, and functions not named ``command``, if a name does not show them."""
 
 
+_prepared: dict[str, TyperGroup] = {}
 _INTERRUPTED = 130
 _STANDARD_STREAMS = (0, 1, 2)
 
@@ -100,9 +103,9 @@ def run_here(arguments: Sequence[str]) -> int:
     try:
         if _served_by_mcp(arguments):
             return 0
-        import typer.main  # noqa: PLC0415
-
-        command = typer.main.get_command(application(arguments))
+        command = _prepared.get(arguments[0]) if arguments else None
+        if command is None:
+            command = _command_line(arguments)
         command(list(arguments), prog_name="headrace")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
@@ -113,6 +116,28 @@ def run_here(arguments: Sequence[str]) -> int:
 
         return report(error)
     return 0
+
+
+def prepare(names: Iterable[str]) -> None:
+    """Build the command line of some commands, which processes that are forked later then have.
+
+    Their arguments are parsed once, since the library builds parts of a command only then.
+    """
+    for name in names:
+        command = _prepared[name] = _command_line([name])
+        context = command.make_context("headrace", [name], resilient_parsing=True)
+        part = command.get_command(context, name)
+        assert part is not None
+        part.make_context(name, [], parent=context, resilient_parsing=True)
+
+
+def _command_line(arguments: Sequence[str]) -> TyperGroup:
+    import typer.core  # noqa: PLC0415
+    import typer.main  # noqa: PLC0415
+
+    command = typer.main.get_command(application(arguments))
+    assert isinstance(command, typer.core.TyperGroup)  # it has several commands
+    return command
 
 
 def _served_by_mcp(arguments: Sequence[str]) -> bool:

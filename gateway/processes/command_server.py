@@ -29,7 +29,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
 from gateway.processes.forked_command import (
+    COMMANDS,
     FORWARDED,
     NUMBER_BYTES,
     SOCKET_NAME,
@@ -38,6 +42,7 @@ from gateway.processes.forked_command import (
     send_order,
 )
 from runtime.child_process import PRIVATE_MASK, is_alive
+from runtime.settings import Settings
 
 __all__ = ["CommandServer", "ForkedService", "command_server"]
 
@@ -50,6 +55,7 @@ _PRELOADED = (
     "gateway.commands.worker",
     "gateway.line_view",
     "gateway.sync.refresh",
+    "migrations",
     "processors.deployment",
     "processors.recipes",
     "rich.progress",
@@ -212,12 +218,22 @@ def _serve_until_closed(channel: socket.socket) -> NoReturn:
         for stream in STREAMS:
             os.dup2(null, stream)
         if path := channel.recv(_LONGEST_PATH * 10):
-            for name in _PRELOADED:
-                import_module(name)
+            _load()
             _Server(channel).serve(path)
     except BaseException:  # noqa: BLE001  # commands then run in their own processes
         os._exit(1)
     os._exit(0)
+
+
+def _load() -> None:
+    """Import what commands need, and build what each of them would build at its start."""
+    for name in _PRELOADED:
+        import_module(name)
+    from gateway.main import prepare  # noqa: PLC0415  # it imports this package
+
+    prepare(sorted(COMMANDS))
+    with contextlib.suppress(ValidationError, SettingsError):  # each command reports it
+        Settings()
 
 
 class _Server:

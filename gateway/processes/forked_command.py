@@ -1,7 +1,7 @@
 """Client of the command server of `up`: run a command in a process that has all modules loaded.
 
 It imports nothing but a few modules of the standard library, because imports take most of the
-processor time of a command.
+processor time of a command. ``typing`` and ``pathlib`` would take a sixth of it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FrameType
+    from typing import Any
 
 __all__ = [
     "COMMANDS",
@@ -51,17 +53,19 @@ def run_forked(arguments: list[str]) -> int | None:
     """
     if sys.platform != "linux" or not arguments or arguments[0] not in COMMANDS:
         return None
-    home = Path(os.environ.get("HEADRACE_HOME") or "~/.headrace").expanduser()
+    home = os.path.expanduser(os.environ.get("HEADRACE_HOME") or "~/.headrace")  # noqa: PTH111
+    if home.startswith("~"):  # the user has no home
+        return None
     with socket.socket(socket.AF_UNIX) as server:
         try:
-            server.connect(str(home / SOCKET_NAME))
+            server.connect(f"{home}/{SOCKET_NAME}")
             server.settimeout(_ANSWER_SECONDS)
             mask = os.umask(0)
             os.umask(mask)
             send_order(server, arguments, os.environ, STREAMS, mask)
             if not server.recv(NUMBER_BYTES):
                 return None
-        except (OSError, RuntimeError):  # RuntimeError: the user has no home
+        except OSError:
             return None
         server.settimeout(None)
         return _follow(server)
@@ -73,12 +77,12 @@ def identity() -> list[Any]:
     Raises:
         OSError: this system does not show it.
     """
-    root = Path("/").stat()
+    root = os.stat("/")  # noqa: PTH116
     return [
         os.getresuid(),
         os.getresgid(),
         sorted(os.getgroups()),
-        [str(Path(f"/proc/self/ns/{name}").readlink()) for name in _NAMESPACES],
+        [os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES],  # noqa: PTH115
         [root.st_dev, root.st_ino],
         [sys.executable, sys.version, __file__, os.environ.get("PYTHONPATH", "")],
     ]

@@ -11,6 +11,8 @@ import pytest
 
 from content.registry import EXTRACTORS
 from events.models import DOCUMENT_KINDS
+from gateway import main
+from gateway.processes.forked_command import COMMANDS
 from processors.chunking.registry import CHUNKERS
 from tests.support.forking import ROOT
 
@@ -99,3 +101,29 @@ def test_a_question_needs_no_modules_of_the_index() -> None:
     )
     done = run(sys.executable, "-P", "-c", code)
     assert (done.returncode, done.stdout.split()) == (0, [])
+
+
+def test_the_client_of_a_running_up_imports_few_modules() -> None:
+    """Nearly all the time of a forwarded command in its own process is imports."""
+    heavy = ("asyncio", "dataclasses", "pathlib", "typing")
+    code = (
+        "import sys, gateway.main, gateway.processes.forked_command;"
+        f"print(*[name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = run(sys.executable, "-S", "-P", "-c", code, PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stdout.split()) == (0, [])
+
+
+def test_what_is_prepared_is_used_for_each_of_its_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is built before its arguments are known takes any of them, repeatedly."""
+    monkeypatch.setattr(main, "_prepared", {})
+    main.prepare(sorted(COMMANDS))
+    monkeypatch.setattr(main, "application", None)  # nothing is built any more
+    helps = []
+    for arguments in (["grep", "--help"], ["sync", "--help"], ["grep", "--help"]):
+        assert main.run_here(arguments) == 0
+        helps.append(capsys.readouterr().out)
+    assert main.run_here(["grep", "--no-such-option"]) == 2
+    assert helps[0] == helps[2] != helps[1]
