@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeFloat,
+    PlainSerializer,
     PositiveInt,
     SecretStr,
+    SerializationInfo,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -48,6 +51,16 @@ def _seconds(value: object) -> object:
         return float(value)
     except ValueError:
         return value
+
+
+def _text_of_secret(secret: SecretStr, info: SerializationInfo) -> str:
+    return secret.get_secret_value() if info.context == _REVEALED else str(secret)
+
+
+_REVEALED = "revealed"
+"""Context of serialization for another process of the same user."""
+
+Secret = Annotated[SecretStr, PlainSerializer(_text_of_secret, when_used="json")]
 
 
 def _for_every_provider(value: object) -> object:
@@ -173,7 +186,7 @@ class BridgeSettings(_Mapping):
     outcomes: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = ""
     tls: bool = False
     user: str = ""
-    password: SecretStr = SecretStr("")
+    password: Secret = SecretStr("")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
 
 
@@ -201,7 +214,7 @@ class RetentionSettings(_Mapping):
 class HookSettings(_Mapping):
     """Repository of a webhook: its host knows ``secret``, and it is fetched from ``repository``."""
 
-    secret: Annotated[SecretStr, Field(min_length=16)]
+    secret: Annotated[Secret, Field(min_length=16)]
     repository: Annotated[str, Field(pattern=r"^[^-\s]\S*$")]
     project: str = "default"
     collections: tuple[str, ...] = ()
@@ -273,7 +286,7 @@ class Settings(BaseSettings):
         description="Stream keys per topic of a new deployment; more than one for a Redis Cluster.",
     )
 
-    signing_key: SecretStr = Field(
+    signing_key: Secret = Field(
         default=SecretStr(""),
         description="Key that signs changes when they are published: `<id>:<secret>`, "
         "as `headrace keys add` prints it.",
@@ -314,7 +327,7 @@ class Settings(BaseSettings):
         default=None, description="Width to request from models that can shorten their vectors."
     )
     model_base_url: str = Field(default="", description="Base URL of an OpenAI-compatible server.")
-    model_api_key: SecretStr = Field(
+    model_api_key: Secret = Field(
         default=SecretStr(""),
         description="API key for LiteLLM; empty: the provider's own variable.",
     )
@@ -444,6 +457,15 @@ class Settings(BaseSettings):
         """Hide passwords in the printed form."""
         for name, value in super().__repr_args__():
             yield name, masked(value) if isinstance(value, str) else value
+
+    def variables(self) -> dict[str, str]:
+        """Environment variables that give another process the same settings, secrets included."""
+        chosen = self.model_dump(mode="json", include=self.model_fields_set, context=_REVEALED)
+        return {
+            f"HEADRACE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+            for name, value in chosen.items()
+            if value is not None
+        }
 
     @property
     def home_directory(self) -> Path:

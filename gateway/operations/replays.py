@@ -7,7 +7,6 @@ killed has not changed the live index.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from events.names import Names
@@ -31,7 +29,7 @@ from runtime.settings import Settings
 from store.generations.catalog import Generation
 from store.generations.inventory import Inventory
 
-__all__ = ["Replays", "variables_of"]
+__all__ = ["Replays"]
 
 log = structlog.get_logger(__name__)
 
@@ -249,7 +247,7 @@ class Replays:
                 *("--json", f"--id={state.id}"),
             ],
             log=self._logs / f"{state.id}.log",
-            environment={**os.environ, **variables_of(self._settings)},
+            environment={**os.environ, **self._settings.variables()},
         )
         child.start()
         self._children[state.id] = child
@@ -286,19 +284,3 @@ def _checked(state: ReplayState) -> ReplayState:
         return state
     kind = _ERRORS.get(state.error.code, OperatorError)
     raise kind(state.error.message, state.error.remedy)
-
-
-def variables_of(settings: Settings) -> dict[str, str]:
-    """Environment variables that give a child the same settings."""
-    plain = settings.model_dump(mode="json", include=settings.model_fields_set)
-    return {
-        f"HEADRACE_{name.upper()}": _text(getattr(settings, name), value)
-        for name, value in plain.items()
-        if value is not None
-    }
-
-
-def _text(setting: Any, plain: Any) -> str:
-    if isinstance(setting, SecretStr):
-        return setting.get_secret_value()
-    return plain if isinstance(plain, str) else json.dumps(plain)

@@ -1,6 +1,6 @@
 """Process that builds one share of a generation: ``python -m processors.replay.share_process``.
 
-Its input is a line with settings, project and generation, and a line for each document. Its output
+Its input is a line with project and generation, and a line for each document. Its output
 has a line of JSON for each batch (``done``), for a document whose content a purge has removed since
 the log was read (``changed``), and at the end (``cost``, or ``error``).
 """
@@ -29,6 +29,8 @@ from store.generations import catalog
 
 __all__ = ["main"]
 
+_LONGEST_ERROR = 4_000
+
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -42,7 +44,7 @@ def main() -> None:
         answers.flush()
 
     order = json.loads(sys.stdin.readline())
-    settings = Settings(**order["settings"])
+    settings = Settings()
     keep_secret((value for _, value in settings), os.environ)
     configure_logs(settings.log_format, "error")
     fold = Fold()
@@ -67,7 +69,7 @@ async def _build(
             builder = Builder(project, generation, fold, ProjectLog.of(project, tools), tools)
             await builder.build(fold, fold.missing(), lambda done, _: report({"done": done}))
     except HeadraceError as error:
-        report({"error": str(error)})
+        report({"error": str(error)[:_LONGEST_ERROR]})
         return
     for document in _changed(fold, before):
         report({"changed": document.as_json()})

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class _Share:
             Unavailable: nothing may be written any more.
         """
         try:
-            process = await _started()
+            process = await _started(self._environment())
         except OSError as error:
             log.warning("replay.share_failed", error=str(error))
             return
@@ -114,6 +114,15 @@ class _Share:
             await process.wait()
         if not self._is_complete:
             log.warning("replay.share_incomplete", exit_code=process.returncode)
+
+    def _environment(self) -> dict[str, str]:
+        """Environment with these settings, in which the processes share the cores."""
+        settings = self._builder.tools.settings
+        shared = {
+            "chunking_processes": parser_processes(settings, self._processes),
+            "model_threads": model_threads(settings, self._processes),
+        }
+        return os.environ | settings.model_copy(update=shared).variables()
 
     async def _answers(self, process: Process, rows: Rows) -> AsyncIterator[dict[str, Any]]:
         """Send the order, and yield what the process reports."""
@@ -131,19 +140,7 @@ class _Share:
 
     def _order(self, rows: Rows) -> Iterator[bytes]:
         """Yield the lines that ``processors.replay.share_process`` reads."""
-        builder = self._builder
-        settings = builder.tools.settings
-        update = {
-            "chunking_processes": parser_processes(settings, self._processes),
-            "model_threads": model_threads(settings, self._processes),
-        }
-        head = {
-            "settings": settings.model_copy(update=update).model_dump(
-                mode="json", exclude_unset=True
-            ),
-            "project": builder.project,
-            "generation": builder.generation.id,
-        }
+        head = {"project": self._builder.project, "generation": self._builder.generation.id}
         yield json.dumps(head).encode() + b"\n"
         for start in range(0, len(rows), _LINES_AT_ONCE):
             part = rows[start : start + _LINES_AT_ONCE].tolist()
@@ -162,7 +159,7 @@ class _Share:
             self._is_complete = True
 
 
-async def _started() -> Process:
+async def _started(environment: Mapping[str, str]) -> Process:
     """Start a process that is killed when this one ends."""
     launcher = (sys.executable, "-I", "-S", str(Path(launch.__file__)))
     options = ("--parent", str(os.getpid()), "--signal", str(int(signal.SIGKILL)), "--")
@@ -170,5 +167,6 @@ async def _started() -> Process:
         *(*launcher, *options, sys.executable, "-P", "-m", _CHILD_MODULE),
         stdin=PIPE,
         stdout=PIPE,
+        env=environment,
         start_new_session=True,
     )

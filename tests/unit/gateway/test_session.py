@@ -136,3 +136,25 @@ def test_without_a_file_readiness_is_not_announced(tmp_path: Path) -> None:
     with readiness_file(None) as announce:
         announce("")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_another_process_gets_the_same_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secrets, also those within a mapping, and durations pass the environment unchanged."""
+    hook = {"secret": "a secret of some length", "repository": "https://git.example.org/a.git"}
+    settings = Settings.model_validate(
+        {
+            "home": tmp_path,
+            "lease": "PT7S",
+            "models": {"code": "local/hash-384"},
+            "signing_key": "id:secret",
+            "vector_search": {"exact_chunks": 5},
+            "bridge": {"brokers": ["kafka:9092"], "user": "u", "password": "of the bridge"},
+            "gateway": {"hooks": {"own": hook}},
+        }
+    )
+    for name, value in settings.variables().items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+    assert "of some length" not in settings.model_dump_json() + repr(settings)

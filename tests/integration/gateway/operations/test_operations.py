@@ -19,7 +19,6 @@ from events.names import Names
 from events.replays import ReplayState, ReplayStates
 from gateway.operations import Operations
 from gateway.operations.operations import ReplayPlan
-from gateway.operations.replays import variables_of
 from runtime.errors import Conflict, NotFound, UnknownProject, UsageError
 from runtime.settings import Settings
 from tests.support.cli import Cli, environment_of
@@ -320,21 +319,3 @@ async def test_evaluations_are_saved_and_compared(
     for unusable in ("12", " "):
         refused = await cli("eval", str(directory), "--name", unusable)
         assert "can't be the name of an evaluation" in refused.line
-
-
-def test_a_child_has_the_settings_of_its_gateway(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Secrets, durations and mappings survive the way through the environment."""
-    settings = Settings.model_validate(
-        {
-            "home": tmp_path,
-            "lease": "PT7S",
-            "models": {"code": HASHING},
-            "signing_key": "id:secret",
-            "vector_search": {"exact_chunks": 5},
-        }
-    )
-    for name, value in variables_of(settings).items():
-        monkeypatch.setenv(name, value)
-    assert Settings() == settings

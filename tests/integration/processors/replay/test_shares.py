@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -65,8 +65,8 @@ async def test_the_replay_builds_what_an_ended_process_has_not(
     start = shares._started
     killed: list[Process] = []
 
-    async def started() -> Process:
-        process = await start()
+    async def started(environment: Mapping[str, str]) -> Process:
+        process = await start(environment)
         process.kill()
         killed.append(process)
         return process
