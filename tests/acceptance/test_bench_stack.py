@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.child_process import is_alive
@@ -33,12 +34,18 @@ with services_are_forked(server), data_is_copied(server.parent):
 
 async def test_a_killed_measurement_takes_its_worker_along() -> None:
     """A killed measurement ends its servers and worker; the worker alone would retry for ever."""
+    with TemporaryDirectory(prefix="hr-") as directory:  # it can't remove its files
+        await _end_of_killed(directory)
+
+
+async def _end_of_killed(directory: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", MEASUREMENT.format(server=str(fork_server()))),
         env={
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "HEADRACE_MODEL": HASHING_MODEL,
+            "TMPDIR": directory,
         },
         stdout=asyncio.subprocess.PIPE,
     )
