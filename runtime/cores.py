@@ -16,9 +16,9 @@ __all__ = [
     "usable_cores",
 ]
 
-_CORES_PER_REPLAY = 4
+_CORES_PER_SHARE = 4
 """A process of a replay keeps one core busy, its parsers another one, and Postgres a part."""
-_MOST_REPLAYS = 8
+_MOST_SHARES = 4
 _MOST_MODEL_THREADS = 8
 _MOST_PARSERS = 8
 _MEMBERSHIPS = Path("/proc/self/cgroup")
@@ -41,7 +41,7 @@ def parser_processes(settings: Settings, workers: int = 1) -> int:
 
 def replay_processes() -> int:
     """Processes that build an index from the log at once on this host, at least 1."""
-    return max(1, min(_MOST_REPLAYS, usable_cores() // _CORES_PER_REPLAY))
+    return max(1, min(_MOST_SHARES, usable_cores() // _CORES_PER_SHARE))
 
 
 def usable_cores() -> int:

@@ -115,7 +115,8 @@ def replay(
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most processes that build at once; default: one for every four cores."
+            min=1,
+            help="Most processes that build at once; default: one for every four cores, at most 4.",
         ),
     ] = None,
     json: JsonOption = False,

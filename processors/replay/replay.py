@@ -73,6 +73,7 @@ class Replay:
         self._show = show
         self._entries = entries
         self._processes = processes
+        self._has_shared = False
         self.report = ReplayReport(project)
         self.may_be_stopped = True
 
@@ -187,14 +188,17 @@ class Replay:
         """Build documents from the log: many new ones by several processes, the others here."""
         progress = self._progress("documents built")
         shares = shares_of(fold, rows[fold.absent(rows)], self._processes)
-        if len(shares) == 1:
-            await self._builder.build(fold, rows, progress)
-            return
-        await build_shares(self._builder, fold, shares, progress)
-        await self._mark_stored(self._builder.generation)
+        if len(shares) > 1:
+            self._has_shared = True
+            await build_shares(self._builder, fold, shares, progress)
+            await self._mark_stored(self._builder.generation)
+            rows = rows[fold.outdated(rows)]
         try:
-            await self._builder.build(fold, rows[fold.outdated(rows)], progress)
-        except DocumentsInTheWay:  # Postgres had not ended a transaction of a process that ended
+            await self._builder.build(fold, rows, progress)
+        except DocumentsInTheWay:
+            if not self._has_shared:
+                raise
+            # Postgres had not ended a transaction of a process that ended
             await self._mark_stored(self._builder.generation)
 
     async def _embed(self) -> None:

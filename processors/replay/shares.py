@@ -31,24 +31,32 @@ __all__ = ["SMALLEST_SHARE", "build_shares", "shares_of"]
 log = structlog.get_logger(__name__)
 
 SMALLEST_SHARE = 5_000
-"""Fewest documents for which a process is started: it takes as long as some hundred of them."""
+"""Documents for each process: the start of one takes as long as a few hundred of them."""
 
 _CHILD_MODULE = "processors.replay.share_process"
 _BYTES_PER_DOCUMENT = 500
 """Bytes of a content that take as long to write as the row of its document."""
+_LARGEST_WEIGHT = 100_000
+"""Bytes by which a content counts at most: of a larger file, most is often not text."""
 _LINES_AT_ONCE = 1_000
+_LONGEST_LINE_BYTES = 2**20
+_LOOK_SECONDS = 5.0
+_LONGEST_SILENCE_SECONDS = 600.0
+"""Longest time between two batches of a process; after that it is ended."""
 
 
 def shares_of(fold: Fold, rows: Rows, processes: int) -> list[Rows]:
     """Divide rows, in the order of the log, into runs that take about the same time.
 
-    There are at most ``processes`` of them, and fewer if a share would be smaller than
-    ``SMALLEST_SHARE``.
+    There are at most ``processes`` of them, and one for every ``SMALLEST_SHARE`` documents.
     """
-    count = max(1, min(processes, len(rows) // SMALLEST_SHARE))
-    until = np.cumsum(np.array(fold.sizes(rows), np.int64) + _BYTES_PER_DOCUMENT)
-    ends = [] if count == 1 else np.searchsorted(until, until[-1] * np.arange(1, count) // count)
-    return np.split(rows, ends)
+    count = min(processes, len(rows) // SMALLEST_SHARE)
+    if count < 2:
+        return [rows]
+    weights = np.minimum(fold.sizes(rows), _LARGEST_WEIGHT) + _BYTES_PER_DOCUMENT
+    until = np.cumsum(weights, dtype=np.int64)
+    ends = np.searchsorted(until, until[-1] * np.arange(1, count) // count)
+    return [share for share in np.split(rows, ends) if len(share)]
 
 
 async def build_shares(
@@ -90,10 +98,11 @@ class _Share:
         self._builder = builder
         self._fold = fold
         self._processes = processes
-        self._is_complete = False
+        self._cost = EmbeddingCost()
+        self._failure = "it ended"
 
     async def build(self, rows: Rows, note: Callable[[int], None]) -> None:
-        """Let a process build the rows; if it fails, the log says so.
+        """Let a process build the rows. If it fails, the log says why.
 
         Raises:
             Unavailable: nothing may be written any more.
@@ -101,31 +110,38 @@ class _Share:
         try:
             process = await _started(self._environment())
         except OSError as error:
-            log.warning("replay.share_failed", error=str(error))
+            log.error("replay.share_failed", reason=str(error))  # noqa: TRY400  # one line
             return
         try:
             async for message in self._answers(process, rows):
                 self._take(message, note)
-        except OSError as error:
-            log.warning("replay.share_failed", error=str(error))
+        except (OSError, ValueError) as error:  # ValueError: it ended within a line
+            self._failure = str(error)
         finally:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-        if not self._is_complete:
-            log.warning("replay.share_incomplete", exit_code=process.returncode)
+            self._builder.cost.add(self._cost)
+        if self._failure:
+            log.error("replay.share_failed", reason=self._failure, exit_code=process.returncode)
 
     def _environment(self) -> dict[str, str]:
         """Environment with these settings, in which the processes share the cores."""
         settings = self._builder.tools.settings
         shared = {
-            "chunking_processes": parser_processes(settings, self._processes),
-            "model_threads": model_threads(settings, self._processes),
+            "chunking_processes": max(1, parser_processes(settings) // self._processes),
+            "model_threads": max(1, model_threads(settings) // self._processes),
         }
         return os.environ | settings.model_copy(update=shared).variables()
 
     async def _answers(self, process: Process, rows: Rows) -> AsyncIterator[dict[str, Any]]:
-        """Send the order, and yield what the process reports."""
+        """Send the order, and yield what the process reports.
+
+        Raises:
+            OSError: the process has ended, or does not go on.
+            ValueError: a line is not complete.
+            Unavailable: nothing may be written any more.
+        """
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -135,8 +151,20 @@ class _Share:
             process.stdin.close()
         except RuntimeError as error:  # uvloop, if the process has ended
             raise BrokenPipeError(str(error)) from error
-        async for line in process.stdout:
+        while line := await self._line(process.stdout):
             yield json.loads(line)
+
+    async def _line(self, output: asyncio.StreamReader) -> bytes:
+        """Read a line; nothing at the end."""
+        silent_seconds = 0.0
+        while silent_seconds < _LONGEST_SILENCE_SECONDS:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    return await output.readline()
+            except TimeoutError:
+                self._builder.guard()
+                silent_seconds += _LOOK_SECONDS
+        raise BrokenPipeError(f"no batch was built in {_LONGEST_SILENCE_SECONDS:g} s")
 
     def _order(self, rows: Rows) -> Iterator[bytes]:
         """Yield the lines that ``processors.replay.share_process`` reads."""
@@ -149,14 +177,12 @@ class _Share:
 
     def _take(self, message: dict[str, Any], note: Callable[[int], None]) -> None:
         if "done" in message:
+            self._cost = EmbeddingCost(**message["cost"])
             note(message["done"])
         elif "changed" in message:
             self._fold.put(FoldedDocument.from_json(message["changed"]))
-        elif "error" in message:
-            log.warning("replay.share_failed", error=message["error"])
         else:
-            self._builder.cost.add(EmbeddingCost(**message["cost"]))
-            self._is_complete = True
+            self._failure = message.get("error", "")
 
 
 async def _started(environment: Mapping[str, str]) -> Process:
@@ -169,4 +195,5 @@ async def _started(environment: Mapping[str, str]) -> Process:
         stdout=PIPE,
         env=environment,
         start_new_session=True,
+        limit=_LONGEST_LINE_BYTES,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from events.names import LogPosition
 from processors.embedders.registry import full_name
@@ -73,14 +74,16 @@ class OperatorTools(Foundation):
 
 
 @asynccontextmanager
-async def open_operator_tools(settings: Settings) -> AsyncIterator[OperatorTools]:
+async def open_operator_tools(settings: Settings, **options: Any) -> AsyncIterator[OperatorTools]:
     """Connect with the operator's role, and close everything in reverse order.
+
+    Options: see ``open_servers``.
 
     Raises:
         ConfigurationError: versions, roles or settings are unsuitable.
         Unavailable: Redis or Postgres can't be reached.
     """
-    async with open_foundation(settings, OPERATOR) as base:
+    async with open_foundation(settings, OPERATOR, **options) as base:
         database, owner_url = base.database, settings.owner_database_url or None
         exact_chunks = settings.vector_search.exact_chunks
         yield OperatorTools(

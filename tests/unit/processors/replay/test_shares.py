@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from events.names import DocumentKey, LogPosition
+from processors.embedding.stage import EmbeddingCost
+from processors.replay.builder import Builder
 from processors.replay.fold import Fold, FoldedDocument
 from processors.replay.share_process import _changed
-from processors.replay.shares import SMALLEST_SHARE, shares_of
+from processors.replay.shares import SMALLEST_SHARE, _Share, shares_of
 
 HASH = "ab" * 32
 
@@ -44,6 +49,14 @@ def test_there_are_as_many_shares_as_are_worth_a_process(
     assert np.concatenate(shares).tolist() == fold.missing().tolist()
 
 
+def test_no_share_is_empty_and_a_huge_file_weighs_little() -> None:
+    """A file of many megabytes, most of which may be no text, does not take a share alone."""
+    for sizes in ([200_000_000] + [0] * 2 * SMALLEST_SHARE, [0] * 2 * SMALLEST_SHARE + [2**30]):
+        fold = fold_of(sizes)
+        shares = shares_of(fold, fold.missing(), 2)
+        assert [len(share) for share in shares] == pytest.approx([SMALLEST_SHARE] * 2, rel=0.03)
+
+
 def test_shares_have_the_same_amount_of_text() -> None:
     """Large documents at the beginning of the log make its first share short."""
     sizes = [20_000] * SMALLEST_SHARE + [0] * SMALLEST_SHARE
@@ -51,6 +64,25 @@ def test_shares_have_the_same_amount_of_text() -> None:
     first, second = shares_of(fold, fold.missing(), 2)
     assert len(first) == pytest.approx(0.51 * SMALLEST_SHARE, rel=0.01)
     assert len(first) + len(second) == len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("message", "failure"), [({"complete": True}, ""), ({"error": "no room"}, "no room")]
+)
+def test_a_share_adds_its_costs_and_changes(message: dict[str, Any], failure: str) -> None:
+    """The replay notes what a process reports, up to its end."""
+    fold = fold_of([10, 10])
+    share = _Share(cast("Builder", SimpleNamespace()), fold, 2)
+    notes: list[int] = []
+    cost = EmbeddingCost(tokens=5, cost_usd=0.1)
+    purged = FoldedDocument(DocumentKey("", "1.md"), LogPosition(2, 0), None, None, 0, 0)
+    share._take({"done": 1, "cost": asdict(EmbeddingCost(tokens=2))}, notes.append)
+    share._take({"done": 2, "cost": asdict(cost)}, notes.append)
+    share._take({"changed": purged.as_json()}, notes.append)
+    assert share._failure
+    share._take(message, notes.append)
+    assert (notes, share._cost, share._failure) == ([1, 2], cost, failure)
+    assert fold.find(purged.key) == purged
 
 
 def test_only_documents_that_changed_when_they_were_read_again_are_reported() -> None:
