@@ -24,7 +24,16 @@ from sources.types import (
 )
 from sources.watched import WatchedTree
 
-__all__ = ["DirectorySource", "Folder", "directory_key", "open_directory", "walk"]
+__all__ = [
+    "RIGHTS_REMEDY",
+    "DirectorySource",
+    "Folder",
+    "directory_key",
+    "open_directory",
+    "walk",
+]
+
+RIGHTS_REMEDY = "let this user list and enter it (chmod u+rx)"
 
 _ALL = Choice()
 
@@ -166,7 +175,9 @@ def walk(
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError as error:
             if relative == start:
-                raise UsageError(f"{directory} can't be read: {error.strerror}") from error
+                raise UsageError(
+                    f"{directory} can't be read: {error.strerror}", RIGHTS_REMEDY
+                ) from error
             yield Folder(relative, parent_rules, [(f"{relative}/", Skip.UNREADABLE)], False)
             continue
         names = {entry.name for entry in entries}

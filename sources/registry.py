@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from runtime.errors import UsageError
-from sources.directory import open_directory
+from sources.directory import RIGHTS_REMEDY, open_directory
 from sources.git import GitSource, open_git
 from sources.git_worktree import WorkTreeSource
 from sources.ignore_rules import Choice
@@ -56,16 +56,24 @@ def open_source(
             "--exclude is for URLs", "write the patterns into a .headraceignore in the directory"
         )
     path = Path(location).expanduser()
-    if str(location).startswith("github:") and not path.exists():
+    try:
+        return _open_path(
+            path, Choice(tuple(include), tuple(homes)), worktree=worktree, branch=branch
+        )
+    except PermissionError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}", RIGHTS_REMEDY) from error
+
+
+def _open_path(path: Path, choice: Choice, *, worktree: bool, branch: str | None) -> Source:
+    if str(path).startswith("github:") and not path.exists():
         raise UsageError(
-            f"{location!s:.100} is not a directory",
+            f"{path!s:.100} is not a directory",
             "publish issues and pull requests by `headrace github OWNER/NAME`",
         )
     if not path.exists():
         raise UsageError(f"{path} doesn't exist", "name a git repository or a directory")
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", "name a git repository or a directory")
-    choice = Choice(tuple(include), tuple(homes))
     for recognise in KINDS.values():
         source = recognise(path, choice)
         if source is not None and branch is not None:

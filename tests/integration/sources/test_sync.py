@@ -467,6 +467,25 @@ def test_bad_paths_give_one_clear_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_a_directory_without_rights_gives_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that the user may not enter gives an error with a remedy."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path.parent == closed:  # root may enter every directory, so its rights don't matter
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(UsageError) as caught:
+        open_source(closed)
+    assert str(caught.value).startswith(f"{closed} can't be read: Permission denied; let this user")
+
+
 def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreadable file is counted, and the others are published."""
     write_files(tmp_path, {"a": "1", "b": "2"})
