@@ -54,7 +54,9 @@ GATEWAY_PORT = 8420
 
 _FILE = "up.json"
 _GATEWAY = "gateway_url"
-_SHARED = ("redis_url", "database_url", "owner_database_url")
+_DATABASES = ("database_url", "owner_database_url")
+_SHARED = ("redis_url", *_DATABASES)
+_BOTH_OR_NEITHER = "set both, or neither to use the servers of `headrace up`"
 _MARGIN = timedelta(seconds=5)
 _LONGEST_MIGRATION = timedelta(minutes=30)
 
@@ -68,10 +70,27 @@ class StartedServers:
 
 
 def configured(settings: Settings) -> Settings | None:
-    """Settings with existing servers, configured or of a running ``up``; None if there are none."""
+    """Settings with existing servers, configured or of a running ``up``; None if there are none.
+
+    Raises:
+        ConfigurationError: the settings name a database that the running ``up`` does not use.
+    """
     if settings.redis_url:
         return settings
-    return find_running(settings)
+    running = find_running(settings)
+    if running is not None:
+        _check_databases(settings, running)
+    return running
+
+
+def _check_databases(settings: Settings, running: Settings | None) -> None:
+    """Check that the settings name no database, except one that the running ``up`` uses."""
+    for name in _DATABASES:
+        url = getattr(settings, name)
+        if url and url != getattr(running, name, ""):
+            raise ConfigurationError(
+                f"HEADRACE_REDIS_URL is not set, but HEADRACE_{name.upper()} is", _BOTH_OR_NEITHER
+            )
 
 
 @asynccontextmanager
@@ -86,13 +105,15 @@ async def stack(
 
     Raises:
         UsageError: another command currently runs its own servers under ``home``.
-        ConfigurationError: a server or the worker can't start, or the settings name a different
-            number of partitions than the deployment has; the message gives the reason.
+        ConfigurationError: a server or the worker can't start, or the settings name a database
+            without Redis, or a different number of partitions than the deployment has; the
+            message gives the reason.
     """
     existing = configured(settings)
     if existing is not None:
         yield existing if keep_partitions else await _with_partitions(existing)
         return
+    _check_databases(settings, None)
     async with start_servers(settings) as servers, AsyncExitStack() as exits:
         started_settings = servers.settings
         if with_worker:
@@ -228,7 +249,7 @@ def require_database(settings: Settings) -> Settings:
     if not settings.database_url:
         raise ConfigurationError(
             "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is",
-            "set both, or neither to use the servers of `headrace up`",
+            _BOTH_OR_NEITHER,
         )
     return settings
 

@@ -86,6 +86,14 @@ async def find_it(cli: Cli) -> None:
     assert found["results"][0]["citation"]["uri"] == "one"
     assert (await cli("status", "--json")).json["servers"] == "of a running `headrace up`"
     assert "runs already" in (await cli("up")).line
+    await refuse_another_database(cli)
+
+
+async def refuse_another_database(cli: Cli) -> None:
+    """A database without its Redis is refused, and not replaced by that of ``up``."""
+    for name in ("HEADRACE_DATABASE_URL", "HEADRACE_OWNER_DATABASE_URL"):
+        refused = await cli("status", **{name: "postgresql://nobody@127.0.0.1:1/none"})
+        assert f"HEADRACE_REDIS_URL is not set, but {name} is" in refused.line
 
 
 async def use_users_of_its_redis(cli: Cli) -> None:
@@ -118,7 +126,8 @@ async def test_kill_9_leaves_nothing_running(up: Command, cli: Cli) -> None:
 
 
 async def test_ask_starts_what_it_needs(cli: Cli) -> None:
-    """Without a running ``up`` a command starts its own servers and worker."""
+    """Without a running ``up`` a command starts its own servers and worker, not only Redis."""
+    await refuse_another_database(cli)
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
     event = json.dumps({"type": "document.changed", "data": data})
     assert (await cli("publish", "--wait", stdin=event)).code == 0
