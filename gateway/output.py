@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,11 +19,17 @@ from runtime.terminal import escaped, printable
 __all__ = ["print_json", "printable", "stderr", "stdout", "table"]
 
 _MOST_EXACT = 2**53 - 1
+_ANY_WIDTH = 10_000
 
 
 def stdout() -> Console:
-    """Console for results. Colours and line breaks are added only on a terminal."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Console for results. Colours and line breaks are added only on a terminal.
+
+    Elsewhere a table takes the width that it needs, unless ``COLUMNS`` says how much there is.
+    """
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal or "COLUMNS" in os.environ else _ANY_WIDTH
+    return Console(highlight=False, soft_wrap=not is_terminal, width=width)
 
 
 def stderr() -> Console:
@@ -48,8 +55,6 @@ def _exact(value: Any) -> Any:
         return str(value)
     return value
 
-
-_ANY_WIDTH = 10_000
 
 Row = Mapping[str, Any]
 

@@ -20,7 +20,7 @@ from events.models import (
 from events.names import Topic
 from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
-from gateway.output import print_json, printable, table
+from gateway.output import print_json, printable, stdout, table
 from gateway.status.rows import stream_row
 
 
@@ -180,3 +180,17 @@ def test_lines_of_a_windows_file_end_where_they_end(capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "two" in shown
     assert "\N{REPLACEMENT CHARACTER}" not in shown
+
+
+def test_a_table_in_a_pipe_has_one_line_for_each_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs read whole values there, unless ``COLUMNS`` is set."""
+    rows = [{"uri": f"{number}.md", "position": str(number) * 120} for number in range(2)]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    stdout().print(table(rows))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[1:]] == [[*row.values()] for row in rows]
+    monkeypatch.setenv("COLUMNS", "60")
+    stdout().print(table(rows))
+    assert "uri 0.md" in capsys.readouterr().out
