@@ -17,6 +17,7 @@ from contextlib import (
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from events.deployment import check_partitions, read_stamp
 from events.names import Names
@@ -29,7 +30,7 @@ from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.embedded.server import DirectoryLock
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.private import make_private
-from runtime.settings import Settings
+from runtime.settings import MODEL_SETTINGS, Settings
 from runtime.worker_process import ServiceProcess, WorkerProcess, worker_process
 
 __all__ = [
@@ -54,6 +55,7 @@ GATEWAY_PORT = 8420
 
 _FILE = "up.json"
 _GATEWAY = "gateway_url"
+_MODELS = "models"
 _DATABASES = ("database_url", "owner_database_url")
 _SHARED = ("redis_url", *_DATABASES)
 _BOTH_OR_NEITHER = "set both, or neither to use the servers of `headrace up`"
@@ -258,8 +260,10 @@ def require_database(settings: Settings) -> Settings:
 def announce(settings: Settings, gateway_url: str = "") -> Iterator[None]:
     """Publish the servers of ``settings`` to other commands until the context ends."""
     path = settings.home_directory / _FILE
-    announcement = {"pid": os.getpid(), _GATEWAY: gateway_url}
+    announcement: dict[str, Any] = {"pid": os.getpid(), _GATEWAY: gateway_url}
     announcement |= {name: getattr(settings, name) for name in _SHARED}
+    chosen = settings.model_fields_set & MODEL_SETTINGS
+    announcement[_MODELS] = settings.model_dump(mode="json", include=chosen)
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)  # the URLs hold passwords
@@ -272,16 +276,25 @@ def announce(settings: Settings, gateway_url: str = "") -> Iterator[None]:
 
 
 def find_running(settings: Settings) -> Settings | None:
-    """Fill in the servers of a running ``up``. Returns None if none runs."""
+    """Fill in the servers of a running ``up``, and its models if these settings choose none.
+
+    So a new project has the models of ``up``, whichever shell publishes its first document. Returns
+    None if none runs.
+    """
     try:
         announcement = json.loads(_path_of(settings).read_text())
         is_alive = (
             "headrace" in (command := command_of(int(announcement["pid"]))) or "gateway" in command
         )
-        urls = {name: str(announcement[name]) for name in _SHARED}
+        urls: dict[str, Any] = {name: str(announcement[name]) for name in _SHARED}
     except (OSError, ValueError, KeyError):
         return None
-    return settings.model_copy(update=urls) if is_alive else None
+    if not is_alive:
+        return None
+    if not settings.model_fields_set & MODEL_SETTINGS:
+        chosen = announcement.get(_MODELS, {})
+        urls |= {name: getattr(Settings(**chosen), name) for name in chosen}
+    return settings.model_copy(update=urls)
 
 
 def announced_pid(settings: Settings) -> int | None:

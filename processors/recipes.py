@@ -22,7 +22,7 @@ from processors.embedders.remote.reranker import LiteLLMReranker
 from processors.embedders.reranker import Reranker
 from runtime.cores import model_threads
 from runtime.errors import ConfigurationError
-from runtime.settings import Settings
+from runtime.settings import MODEL_SETTINGS, Settings
 from store.generations.catalog import Generation, Recipe
 from store.search.keyword.tokenizer import TOKENS_VERSION
 
@@ -40,7 +40,6 @@ __all__ = [
 
 log = structlog.get_logger(__name__)
 
-_MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
 _FAILURES_WITHIN = timedelta(minutes=1)
 _NEARLY = 0.8
 
@@ -133,7 +132,7 @@ def recipe_of(settings: Settings) -> Recipe:
 
 def chooses_models(settings: Settings) -> bool:
     """Return whether any setting chooses a model; otherwise the default model is used."""
-    return bool(settings.model_fields_set & _MODEL_SETTINGS)
+    return bool(settings.model_fields_set & MODEL_SETTINGS)
 
 
 class RecipeNotices:

@@ -26,6 +26,7 @@ from runtime.secrets import masked
 
 __all__ = [
     "LOCAL_MODEL",
+    "MODEL_SETTINGS",
     "BridgeSettings",
     "ChunkingLimits",
     "ContextSettings",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 LOCAL_MODEL = "local/all-MiniLM-L6-v2"
+MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
+"""Names of the settings that choose the models of new projects."""
 
 
 def _seconds(value: object) -> object:
@@ -300,7 +303,8 @@ class Settings(BaseSettings):
     model: str = Field(
         default=LOCAL_MODEL,
         description="Embedding model of new projects, for kinds without their own model: "
-        "a LiteLLM name, or local/….",
+        "a LiteLLM name, or local/…. Commands beside a running `up` use its models, unless their "
+        "own environment names any.",
     )
     models: dict[str, str] = Field(
         default_factory=dict,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from events.server.acl import Role
+from gateway import servers
+from gateway.servers import announce, find_running
 from gateway.session import linked_work_tree, readiness_file, require_known, wrong_setting
 from processors.recipes import rate_limits
 from runtime.errors import UnknownSetting
-from runtime.settings import Settings
+from runtime.settings import LOCAL_MODEL, Settings
 
 
 @pytest.mark.parametrize(
@@ -158,3 +161,22 @@ def test_another_process_gets_the_same_settings(
         monkeypatch.setenv(name, value)
     assert Settings() == settings
     assert "of some length" not in settings.model_dump_json() + repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [({}, "local/hash-384"), ({"models": {"code": "local/hash-256"}}, LOCAL_MODEL)],
+)
+def test_commands_have_the_models_of_the_running_up(
+    own: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new project has the same models whichever shell creates it, unless a shell has its own."""
+    monkeypatch.setattr(servers, "command_of", lambda _: "headrace up")
+    directory = tmp_path / "model"
+    up = Settings(home=tmp_path, model="local/hash-384", model_directory=directory)
+    with announce(up):
+        running = find_running(Settings(home=tmp_path, **own))
+    assert running is not None
+    assert running.model == expected
+    assert running.model_directory == (None if own else directory)
+    assert find_running(up) is None
