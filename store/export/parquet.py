@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ def _draft(directory: Path, mode: int) -> Iterator[Path]:
         raise UsageError(f"{directory} cannot be written: {error}") from error
     try:
         yield draft
-        draft.chmod(mode)
+        draft.chmod(_masked(draft, mode))
         _sync(draft)
         draft.rename(directory)
         _sync(directory.parent)
@@ -130,6 +131,15 @@ def _draft(directory: Path, mode: int) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _masked(directory: Path, mode: int) -> int:
+    """Mode that a new directory gets by the umask of the process, which can't be read safely."""
+    new = directory / ".mode"
+    new.mkdir(mode)
+    masked = stat.S_IMODE(new.stat().st_mode)
+    new.rmdir()
+    return masked
 
 
 def _sync(path: Path) -> None:

@@ -7,6 +7,7 @@ collects every module.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,18 @@ async def test_the_files_have_exactly_the_rows_of_the_index(
     assert metadata["private_documents"] is bool(agent)
     assert directory.stat().st_mode & 0o777 == (0o700 if agent else 0o755)
     assert metadata["generation"] == exported.generation
+
+
+async def test_an_export_is_as_private_as_the_user_asks_of_new_files(
+    filled: Store, worker: Database, tmp_path: Path
+) -> None:
+    """The umask applies to the directory, too."""
+    former = os.umask(0o077)
+    try:
+        await export(worker, filled, tmp_path / "out", "")
+    finally:
+        os.umask(former)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
 async def test_an_export_reads_one_snapshot_in_batches(
