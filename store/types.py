@@ -164,7 +164,8 @@ class SearchRequest:
 
     ``subject``: the chunk that others are to be like, which is left out. Its terms take the place
     of ``text``. ``narrowed``: ids of the chunks that have all words of the phrases in the filters,
-    or None if they are unknown or many.
+    or None if they are unknown or many. ``defining``: ids of chunks that define one of the symbols
+    in the filters, although their own symbols do not say so.
     """
 
     project: str
@@ -177,6 +178,7 @@ class SearchRequest:
     defined: tuple[str, ...] = ()
     subject: Subject | None = None
     narrowed: Sequence[int] | None = None
+    defining: Sequence[int] = ()
     described: int = 0
 
     @property

@@ -74,8 +74,37 @@ c.id <> {0}::bigint
 d.id <> {0}::bigint
 
 -- name: symbols
--- One of the chunk's symbols matches this regular expression.
+-- One of the chunk's symbols matches this regular expression, or the chunk is one of these. The list
+-- may be long, so it is made a table to look them up in.
+(coalesce(c.symbol ~ {0}::text, false) or c.id in (select unnest({1}::bigint[])))
+
+-- name: named_as
 coalesce(c.symbol ~ {0}::text, false)
+
+-- name: defined_in_text
+-- The chunk's text has a name, in a line that matches this regular expression.
+strpos(c.content, {0}::text) > 0 and c.content ~ {1}::text
+
+-- name: defining
+-- The chunks among $2 (an array as text) that are code and fulfil the conditions on their texts,
+-- without those that pass already because their symbols match the regular expression $3.
+select c.id
+from (
+    select *
+    from chunks c
+    where
+        c.generation_id = $1
+        and c.id = any ($2::text::bigint[])
+        and not coalesce(c.symbol ~ $3, false)
+    offset 0
+) c
+cross join lateral (
+    select
+    from documents d
+    where d.generation_id = $1 and d.id = c.document_id and d.kind = 'code'
+    offset 0
+) code
+where {conditions}
 
 -- name: text_order
 -- A text column, compared with a value by its characters.

@@ -164,12 +164,15 @@ class ExactSearch:
         run = _Run(pattern, visibility, after or Place(), limit, per_file, context, seconds)
         result = run.result
         words = (*pattern.words, *visibility.words)
-        narrows = bool(words) and generation.recipe.tokens == TOKENS_VERSION
+        has_terms = generation.recipe.tokens == TOKENS_VERSION
+        narrows = bool(words) and has_terms
         settings = PLANNED_ONCE if narrows and visibility.is_plain else {}
         scope = partial(self._database.scope, generation.project_id, agent, generation.id)
         has_rows = False
         async with scope(settings) as connection:
             try:
+                if has_terms:
+                    run.visibility = await self._keyword.with_definitions(connection, visibility)
                 if narrows:
                     run.narrowed = await self._keyword.narrowed(connection, visibility, words)
                 await _search(connection, run, keep_counting=after is None)

@@ -7,6 +7,7 @@ the query's own conditions. Values from outside are passed as SQL parameters onl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -18,6 +19,7 @@ from events.models import Filters, Kind
 from events.names import overlay_suffix
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
+from store.search.keyword.tokenizer import definition_expression
 from store.search.patterns import Word, phrase_expression, phrase_words
 from store.types import ChunkPlace, Subject
 
@@ -29,6 +31,8 @@ Postgres would often plan again, which takes up to a third of the time of a stat
 
 _QUERIES = named("filters")
 _NO_FILTERS = Filters()
+_OWNER_MARK = re.compile(r"\.|::|#|->|/|\\")
+"""What stands between a name and its owner, in any language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,9 @@ class Visibility:
 
     ``subject`` is a chunk to leave out, with its document if it names one. ``overlay`` is empty, or
     the suffix of the agents of documents that take the place of others. ``narrowed``: ids of the
-    chunks that have all words of the phrases, or None if they are unknown or many. ``is_covered``:
-    every chunk of the generation has its vector, so that no table has to show which have none.
+    chunks that have all words of the phrases, or None if they are unknown or many. ``defining``:
+    see ``with_definitions``. ``is_covered``: every chunk of the generation has its vector, so that
+    no table has to show which have none.
 
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
@@ -53,6 +58,7 @@ class Visibility:
     ignores_texts: bool = False
     overlay: str = ""
     narrowed: Sequence[int] | None = None
+    defining: Sequence[int] = ()
     is_covered: bool = False
 
     @classmethod
@@ -73,6 +79,11 @@ class Visibility:
     def words(self) -> tuple[Word, ...]:
         """Words that each chunk has that passes."""
         return tuple(word for phrase in self.filters.phrases for word in phrase_words(phrase))
+
+    @property
+    def defined(self) -> tuple[str, ...]:
+        """Names that the symbols end in, without those of their owners."""
+        return tuple(dict.fromkeys(_names(symbol)[-1] for symbol in self.filters.symbols))
 
     @property
     def of_examples(self) -> bool:
@@ -131,6 +142,29 @@ class Visibility:
         rows = await self._fetch(connection, "among", *ids, **bare)
         return {row[0]: ChunkPlace(*row[1:]) for row in rows}
 
+    async def with_definitions(
+        self, connection: asyncpg.Connection, chunk_ids: Sequence[int]
+    ) -> Visibility:
+        """The same, where chunks pass that define one of the symbols in their text only.
+
+        A chunk that consists of small units is named after the outermost of them, so its symbol has
+        no methods. ``chunk_ids``: chunks that may define a name of ``defined``; only their texts
+        are read.
+        """
+        if not chunk_ids:
+            return self
+        symbols = [*map(_names, self.filters.symbols)]
+        parameters = Parameters(4)
+        parts = [_defined_in_text(names, parameters) for names in symbols]
+        rows = await connection.fetch(
+            _QUERIES["defining"].format(conditions=" or ".join(parts)),
+            self.generation_id,
+            _array(chunk_ids),
+            _named_as(symbols),
+            *parameters.arguments,
+        )
+        return replace(self, defining=[row["id"] for row in rows])
+
     async def every(self, connection: asyncpg.Connection) -> list[int]:
         """All visible chunks."""
         if self.narrowed is None:
@@ -187,7 +221,7 @@ class Visibility:
         if filters.without and not self.ignores_texts:
             yield "no_texts", (list(map(phrase_expression, filters.without)),)
         if filters.symbols:
-            yield "symbols", (_defining(filters.symbols),)
+            yield "symbols", (_named_as(map(_names, filters.symbols)), list(self.defining))
 
 
 def _array(chunk_ids: Sequence[int]) -> str:
@@ -199,6 +233,26 @@ def _any_of(expressions: Iterable[str]) -> str:
     return f"(?:{'|'.join(expressions)})"
 
 
-def _defining(names: Iterable[str]) -> str:
+def _names(symbol: str) -> tuple[str, ...]:
+    """The name of a function, class or method after those of its owners."""
+    names = tuple(_OWNER_MARK.split(symbol))
+    return names if all(names) else (symbol,)
+
+
+def _named_as(symbols: Iterable[Sequence[str]]) -> str:
     """Regular expression on symbols, which are names in a list, each after those of its owners."""
-    return rf"(?:^|, |[.:#\\]){_any_of(map(literal, names))}(?:, |$)"
+    own = _any_of(rf"(?:{_OWNER_MARK.pattern})".join(map(literal, names)) for names in symbols)
+    return rf"(?:^|, |[.:#\\]){own}(?:, |$)"
+
+
+def _defined_in_text(names: Sequence[str], parameters: Parameters) -> str:
+    """SQL: does the text of a chunk define the last name, and is the chunk in its owners?
+
+    The owners are those by the chunk's symbol, or are defined in its text too.
+    """
+    *owners, name = names
+    by_text = parameters.sql("defined_in_text", name, definition_expression(literal(name)))
+    if not owners:
+        return by_text
+    by_symbol = parameters.sql("named_as", _named_as([owners]))
+    return f"({by_text} and ({by_symbol} or {_defined_in_text(owners, parameters)}))"

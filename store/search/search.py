@@ -201,9 +201,10 @@ class Search:
         """
         run = _Run()
         visibility = Visibility.to(generation.id, request.agent, request.filters)
-        if visibility.words and generation.recipe.tokens == TOKENS_VERSION:
-            narrow = self._narrowed(generation, request.agent, visibility)
-            request = replace(request, narrowed=await run.retrieve("keyword", narrow, None))
+        if visibility.words or visibility.defined:
+            prepare = self._prepared(generation, request.agent, visibility)
+            visibility = await run.retrieve("keyword", prepare, visibility)
+            request = replace(request, narrowed=visibility.narrowed, defining=visibility.defining)
         counting = self._coverage.counting(
             partial(self._scope, generation, request.agent), visibility, request.agent
         )
@@ -371,12 +372,18 @@ class Search:
             run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
         )
 
-    async def _narrowed(
+    async def _prepared(
         self, generation: Generation, agent: str | None, visibility: Visibility
-    ) -> list[int] | None:
-        """Ids of the chunks that have all words of the phrases; None if they are many."""
+    ) -> Visibility:
+        """Look up the words of the phrases, and the definitions of the symbols."""
+        if generation.recipe.tokens != TOKENS_VERSION:
+            return visibility
         async with self._scope(generation, agent) as connection:
-            return await self._keyword.having_all(connection, visibility, visibility.words)
+            visibility = await self._keyword.with_definitions(connection, visibility)
+            if not visibility.words:
+                return visibility
+            having = await self._keyword.having_all(connection, visibility, visibility.words)
+            return replace(visibility, narrowed=having)
 
     async def _together(
         self, generation: Generation, request: SearchRequest, run: _Run
@@ -488,6 +495,7 @@ class Search:
     ) -> IndexState:
         """State of the index, of which ``matches`` have the greater part."""
         visibility = Visibility.to(generation.id, request.agent, request.filters)
+        visibility = replace(visibility, defining=request.defining)
         known = None if matches is None else (matches.is_live, matches.is_covered)
         return await self._coverage.state(connection, visibility, request.agent, known)
 
@@ -529,7 +537,12 @@ class Search:
 
 def _searched(generation: Generation, request: SearchRequest) -> Visibility:
     visibility = Visibility.to(generation.id, request.agent, request.filters)
-    return replace(visibility, subject=request.subject, narrowed=request.narrowed)
+    return replace(
+        visibility,
+        subject=request.subject,
+        narrowed=request.narrowed,
+        defining=request.defining,
+    )
 
 
 def _ids(vector: Similar, keyword: KeywordMatches) -> set[int]:

@@ -205,6 +205,17 @@ class KeywordRetriever:
         ids = reduce(partial(np.intersect1d, assume_unique=True), having)
         return ids.tolist() if len(ids) <= PHRASE_SHARE * matches.chunks else None
 
+    async def with_definitions(
+        self, connection: asyncpg.Connection, visibility: Visibility
+    ) -> Visibility:
+        """The same visibility, where the chunks pass that define the symbols of its filters."""
+        keys = [DEFINES + name.lower() for name in visibility.defined]
+        if not keys:
+            return visibility
+        matches = await self._read(connection, visibility, keys)
+        candidates = _having(matches, frozenset(map(term_hash, keys))).tolist()
+        return await visibility.with_definitions(connection, candidates)
+
     async def _having_each(
         self, connection: asyncpg.Connection, visibility: Visibility, words: Sequence[Word]
     ) -> tuple[Matches, list[npt.NDArray[np.int64]]]:

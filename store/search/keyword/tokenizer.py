@@ -27,6 +27,7 @@ __all__ = [
     "TOKENS_VERSION",
     "TextCache",
     "defined_names",
+    "definition_expression",
     "pieces",
     "require_known_terms",
     "terms",
@@ -212,11 +213,13 @@ _BEHIND_NAME = (
     r"(?=[ \t]*(?:[(\[<:{=;,\n]|$)|[ \t]+\w+(?:\n|$)"
     r"|[ \t]+(?:as|extends|from|func|implements|interface|is|of|struct|where)\b)"
 )
+_KEYWORDS = (
+    r"def|defp|defmodule|class|enum|fn|fun|func|function\*?|interface|macro|macro_rules!|message|"
+    r"module|namespace|object|protocol|record|rpc|struct|trait|type|typedef|union"
+)
 _DEFINITIONS = (
     re.compile(
-        rf"\n[ \t]*+(?:(?:{_MODIFIERS})(?:\([^()\n]*\))?[ \t]++)*+"
-        r"(?:def|defp|defmodule|class|enum|fn|fun|func|function\*?|interface|macro|macro_rules!|"
-        r"message|module|namespace|object|protocol|record|rpc|struct|trait|type|typedef|union)"
+        rf"\n[ \t]*+(?:(?:{_MODIFIERS})(?:\([^()\n]*\))?[ \t]++)*+(?:{_KEYWORDS})"
         rf"[ \t]++(?:\([^()\n]*\)[ \t]*+)?(?:self\.)?([^\W\d][\w$]*+){_BEHIND_NAME}"
     ),
     re.compile(
@@ -233,6 +236,10 @@ _FUNCTION = re.compile(
 """Functions of languages that begin them without a keyword."""
 
 _NOT_NAMES = frozenset({"catch", "for", "foreach", "function", "if", "switch", "while", "with"})
+_STATEMENTS = (
+    "await|case|catch|defer|do|elif|else|for|foreach|go|guard|if|match|new|return|switch|throw|try|"
+    "until|when|while|with|yield"
+)
 _SYMBOL_SEPARATOR = re.compile(r"\.|::|#|/")
 
 
@@ -249,3 +256,23 @@ def defined_names(symbol: str | None, content: str) -> frozenset[str]:
         names += definition.findall(text)
     distinct = dict.fromkeys(name for name in names if name not in _NOT_NAMES)
     return frozenset(islice(filter(None, distinct), MAX_DEFINED_NAMES))
+
+
+def definition_expression(name: str) -> str:
+    r"""Expression of Postgres for lines that define a function, class or method, case and all.
+
+    It is meant for chunks whose ``defined_names`` have the name in some case. These have constants
+    too, and names of calls that begin a block (``if valid(x) {``), which do not match.
+    ``name`` is an expression itself, with its signs escaped.
+    """
+    before = rf"(?:(?:{_MODIFIERS})(?:\([^()\n]*\))?[ \t]+)*"
+    by_keyword = rf"(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?(?:self\.)?{name}{_BEHIND_NAME}"
+    by_value = (
+        rf"(?:(?:let|val|var)[ \t]+)?{name}[ \t]*(?::[^=\n]*)?=[ \t]*(?:async[ \t]+)?"
+        r"(?:function\M|(?:\([^()\n]*\)[^=\n]*|\w+[ \t]*)=>)"
+    )
+    by_body = (
+        rf"(?!(?:{_STATEMENTS})\M)(?:[\w<>\[\],.?&*:~]+[ \t]+){{0,8}}"
+        rf"{name}[ \t]*\([^()\n;]*\)[^(){{}};\n]*\{{$"
+    )
+    return rf"(?n)^[ \t]*(?:{before}(?:{by_keyword}|{by_value})|{by_body})"

@@ -270,6 +270,63 @@ async def test_symbols_select_chunks_of_a_document(index: Index) -> None:
         assert similar == [text for text in ("one gate",) if text in expected]
 
 
+LEDGER = {
+    "ledger.py": "class Ledger:\n    def post_entry(self, amount):\n        same(amount)\n",
+    "ledger.go": "func (l *Ledger) PostEntry(n int) error {\n\treturn same(n)\n}\n",
+    "ledger.ts": "class Ledger {\n  async postEntry(amount: number): Promise<void> {\n    same()\n",
+    "use.py": "def Post_Entry(ledger):\n    post_entry = same\n    ledger.post_entry(5)\n",
+    "use.go": "if post_entry(same) {\n\tPostEntry(n)\n}\nif PostEntry(n) {\n\tn++\n}\n",
+    "notes.md": "def post_entry(same):\n",
+}
+DEFINED = [
+    ("post_entry", {"ledger.py"}),
+    ("Ledger.post_entry", {"ledger.py"}),
+    ("Ledger::post_entry", {"ledger.py"}),
+    ("Ledger#post_entry", {"ledger.py"}),
+    ("books.Ledger.post_entry", {"ledger.py"}),
+    ("Other.post_entry", set()),
+    ("POST_ENTRY", set()),
+    ("Post_Entry", {"use.py"}),
+    ("PostEntry", {"ledger.go"}),
+    ("Ledger.postEntry", {"ledger.ts"}),
+    ("' or true --", set()),
+    ("(", set()),
+]
+
+
+async def test_a_symbol_may_be_defined_within_a_small_class(index: Index) -> None:
+    """A chunk that is named after the class passes; one that only mentions the name does not."""
+    vectors = unit_vectors(7, 1, 8)
+    symbols = {"ledger.py": "books.Ledger", "ledger.go": "Ledger", "use.py": "Post_Entry, other"}
+    for uri, text in LEDGER.items():
+        kind = "markdown" if uri == "notes.md" else "code"
+        named = [symbols.get(uri, "Ledger" if uri == "ledger.ts" else None)]
+        await index.write(uri, text, vectors=vectors, kind=kind, symbols=named)
+    uris = {text: uri for uri, text in LEDGER.items()}
+    for symbol, expected in DEFINED:
+        filters = Filters(symbols=(symbol,))
+        answer = await index.candidates("same", vectors[0], filters=filters)
+        for ranked in (answer.keyword, answer.vector[MODEL]):
+            assert {uris[text] for text in await index.texts(ranked)} == expected, symbol
+        assert answer.searched_chunks == len(expected)
+    both = await index.candidates("same", filters=Filters(symbols=("post_entry", "PostEntry")))
+    assert {uris[t] for t in await index.texts(both.keyword)} == {"ledger.py", "ledger.go"}
+
+
+async def test_a_symbol_in_a_private_or_replaced_document_is_hidden(index: Index) -> None:
+    """Definitions of other agents, and those that an overlay replaces, do not pass."""
+    filters = Filters(symbols=("post_entry",))
+    text, in_overlay = LEDGER["ledger.py"], f"/{'a' * 32}"
+    await index.write("ledger.py", text, kind="code", symbols=["Ledger"])
+    await index.write("own.py", f"{text}# own", kind="code", symbols=["Ledger"], agent="ada")
+    await index.write(
+        "ledger.py", "class Ledger: same", kind="code", symbols=["Ledger"], agent=in_overlay
+    )
+    for agent, expected in ((None, {text}), ("ada", {text, f"{text}# own"}), (in_overlay, set())):
+        answer = await index.candidates("same", filters=filters, agent=agent)
+        assert {*await index.texts(answer.keyword, agent=agent)} == expected
+
+
 async def test_a_rare_filter_is_exact(index: Index) -> None:
     """A rare document that passes the filter is found behind a thousand better ones that do not."""
     await index.store.apply([index.document("many", [f"common words {i}" for i in range(1500)])])
