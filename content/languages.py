@@ -205,8 +205,8 @@ def canonical(name: str) -> str:
     language = _NAMES.get(name.lower())
     if language is None:
         similar = get_close_matches(name.lower(), _NAMES, n=3)
-        hint = f"do you mean {' or '.join(similar)}?" if similar else "filter by kind or path"
-        raise ValueError(f"unknown language {name[:64]!r}: {hint}")
+        hint = f"similar: {', '.join(similar)}" if similar else "filter by kind or path"
+        raise ValueError(f"unknown language {name[:64]!r} ({hint})")
     return language
 
 

@@ -83,7 +83,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         elif group == "word":
             yield _Token(begin + 1, content, "word")
         else:
-            yield _Token(begin + 1, "the end", "end")
+            yield _Token(begin + 1, "", "end")
             return
 
 
@@ -115,6 +115,8 @@ class _Parser:
 
     def _expected(self, expectation: str) -> ValueError:
         token = self._token
+        if token.kind == "end":
+            return ValueError(f"at the end: {expectation} is missing")
         return ValueError(f"at character {token.at}: {expectation} instead of {token.text[:40]!r}")
 
     def _either(self) -> dict[str, Any]:

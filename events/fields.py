@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -41,6 +42,7 @@ __all__ = [
     "TraceParent",
     "TraceState",
     "Uri",
+    "problem_in_words",
 ]
 
 _TRACE_PARENT = re.compile(
@@ -125,13 +127,18 @@ def _trace_state(text: object) -> str | None:
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Text = Annotated[str, AfterValidator(_storable)]
 Base64 = Annotated[str, AfterValidator(_base64)]
-Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
+_PROJECT = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+_AGENT = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$"
+_DOCUMENT_AGENT = r"^(?:[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}(?:/[0-9a-f]{32})?|/[0-9a-f]{32})$"
+_COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$"
+_CHANGE_TOKEN = r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$"  # noqa: S105
+Project = Annotated[str, Field(pattern=_PROJECT)]
+Agent = Annotated[str, Field(pattern=_AGENT)]
 DocumentAgent = Annotated[
     str,
-    Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}(?:/[0-9a-f]{32})?|/[0-9a-f]{32})$"),
+    Field(pattern=_DOCUMENT_AGENT),
 ]
-Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
+Collection = Annotated[str, Field(pattern=_COLLECTION)]
 Uri = Annotated[
     Text,
     AfterValidator(_fits_an_index_key),
@@ -147,10 +154,44 @@ Metadata = Annotated[
     dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar],
     Field(max_length=protocol_limits.METADATA_ENTRIES),
 ]
-Token = Annotated[str, Field(pattern=r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$")]
+Token = Annotated[str, Field(pattern=_CHANGE_TOKEN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MediaType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+$", max_length=128)]
 ReplyKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.{}:@-]{1,256}$")]
 Batch = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
 TraceParent = Annotated[Annotated[str, Field(max_length=55)] | None, BeforeValidator(_trace_parent)]
 TraceState = Annotated[Annotated[str, Field(max_length=512)] | None, BeforeValidator(_trace_state)]
+
+
+_AGENT_WORDS = (
+    "may have up to 128 characters (A to Z, a to z, digits, . _ @ : -), "
+    "and must begin with a letter or a digit"
+)
+_WORDS = {
+    _PROJECT: "may have up to 63 characters (a to z, digits, . _ -), "
+    "and must begin with a letter or a digit",
+    _AGENT: _AGENT_WORDS,
+    _DOCUMENT_AGENT: _AGENT_WORDS,
+    _COLLECTION: "may have up to 127 characters (A to Z, a to z, digits, blanks, . _ -), "
+    "and must begin with a letter or a digit",
+    _CHANGE_TOKEN: "must be the token of a change, such as live:0:1767225600000-0",
+    r"\S": "must not be empty",
+}
+"""Meaning of each pattern of a value that people type."""
+
+_ITEMS = re.compile(r"item(s?) after validation")
+
+
+def problem_in_words(error: Mapping[str, Any]) -> str:
+    """Describe one error of a ``pydantic.ValidationError`` without its field."""
+    kind, limits = error["type"], error.get("ctx", {})
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if kind == "string_pattern_mismatch":
+        return _WORDS.get(limits["pattern"], message)
+    if kind in ("string_too_short", "too_short") and limits["min_length"] == 1:
+        return "must not be empty"
+    if kind in ("enum", "literal_error"):
+        return f"must be one of {limits['expected']}".replace("'", "").replace(" or ", ", ")
+    if message.startswith("Value should have"):  # a text; pydantic calls its characters items
+        return _ITEMS.sub(r"character\1", message)
+    return message

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -45,6 +44,7 @@ from events.fields import (
     TraceParent,
     TraceState,
     Uri,
+    problem_in_words,
 )
 from events.filters import Filters, Like, LikeOrText
 from runtime import protocol_limits, traces
@@ -104,7 +104,6 @@ __all__ = [
     "parse_event",
 ]
 
-_ITEMS = re.compile(r"item(s?) after validation")
 _FINGERPRINT_BYTES = 12
 
 
@@ -126,11 +125,11 @@ def content_hash(content: str | bytes) -> str:
 def first_problem(error: ValidationError) -> str:
     """Describe the first wrong field and its error in one printable line that is safe to store."""
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "event"
-    message = first["msg"].removeprefix("Value error, ")
-    if message.startswith("Value should have"):  # a text; pydantic calls its characters items
-        message = _ITEMS.sub(r"character\1", message)
-    line = f"{where[:200]}: {message[:200]}"
+    where = ".".join(str(part) for part in first["loc"])
+    if not where and first["type"] != "value_error":
+        where = "event"
+    message = problem_in_words(first)[:200]
+    line = f"{where[:200]}: {message}" if where else message
     return "".join(character if character.isprintable() else " " for character in line)
 
 
@@ -500,8 +499,10 @@ class QueryFields(QueryOptions):
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
-        if bool(self.text) == (self.like is not None):
-            raise ValueError("needs either text or like")
+        if not self.text and self.like is None:
+            raise ValueError("the question is empty: it needs a text, or like")
+        if self.text and self.like is not None:
+            raise ValueError("a question has a text or like, not both")
         if self.like is not None and self.mode == "exact":
             raise ValueError("like has no mode exact: use hybrid, vector or keyword")
         if self.like is not None and self.min_relevance is not None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from events.fields import Agent, Project
+from events.fields import Agent, Project, problem_in_words
 from gateway.auth.callers import Right
 from gateway.clients import open_database
 from gateway.output import print_json, stdout, table
@@ -163,7 +163,7 @@ def _valid(kind: Any, text: str, option: str) -> str:
     try:
         valid: str = TypeAdapter(kind).validate_python(text)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
+        reason = problem_in_words(error.errors(include_url=False)[0])
         raise UsageError(f"{option} {text[:80]!r}: {reason}") from None
     return valid
 

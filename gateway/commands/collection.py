@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from events.fields import Collection
+from events.fields import Collection, problem_in_words
 from gateway.clients import open_database
 from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
@@ -151,5 +151,5 @@ def _valid(name: str) -> str:
     try:
         return TypeAdapter[str](Collection).validate_python(name)
     except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]["msg"]
+        detail = problem_in_words(error.errors(include_url=False, include_input=False)[0])
         raise UsageError(f"collection {name[:80]!r}: {detail}") from None

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from events.client.questions import QueryRefused
+from events.fields import problem_in_words
 from events.models import Problem
 from runtime import errors, metrics
 from runtime.errors import HeadraceError, Retryable
@@ -212,7 +213,7 @@ async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
 
 def _field(error: Mapping[str, Any]) -> dict[str, str]:
     where: Sequence[object] = error["loc"]
-    detail = str(error["msg"]).removeprefix("Value error, ")
+    detail = problem_in_words(error)
     if where and where[0] in {"query", "header", "path"}:
         return {"parameter": str(where[-1]), "pointer": f"?{where[-1]}", "detail": detail}
     parts = [str(part).replace("~", "~0").replace("/", "~1") for part in where if part != "body"]

@@ -305,10 +305,12 @@ def _arguments(access: Access, name: str, arguments: Mapping[str, Any]) -> tools
     try:
         return tool.arguments.model_validate(fields)
     except ValidationError as error:
+        from events.fields import problem_in_words  # noqa: PLC0415  # hosts wait for the start
+
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "arguments"
         raise Refusal(
-            "InvalidArguments", f"{where}: {first['msg']}", "correct the arguments"
+            "InvalidArguments", f"{where}: {problem_in_words(first)}", "correct the arguments"
         ) from None
 
 

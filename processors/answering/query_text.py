@@ -19,6 +19,8 @@ FEWEST_TERMS = 3
 _FIELDS = {"path": "path_globs", "lang": "languages", "symbol": "symbols", "kind": "kinds"}
 """Field of the filters that each operator adds to."""
 
+_OPERATORS = {field: name for name, field in _FIELDS.items()}
+
 _OPERATOR = re.compile(
     r"""(?<!\S)(?:
         (?P<no>-)?(?P<name>path|lang|symbol|kind):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]\S*))
@@ -85,8 +87,10 @@ def with_operators(query: Query) -> Query:
     try:
         filters = Filters.model_validate(fields)
     except ValidationError as error:
+        field, _, problem = first_problem(error).partition(": ")
+        name = _OPERATORS.get(field.partition(".")[0], field)
         raise UsageError(
-            f"operator in the question: {first_problem(error)}",
+            f"operator {name} in the question: {problem}",
             "correct it, or write a backslash before it",
         ) from None
     if text:

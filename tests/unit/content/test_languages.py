@@ -69,5 +69,5 @@ def test_aliases_lead_to_names() -> None:
     assert canonical("C++") == "cpp"
     assert "c++" in Files.of(["cpp"]).spellings
     assert set(_NAMES.values()) == {canonical(name) for name in _NAMES}
-    with pytest.raises(ValueError, match="do you mean rust"):
+    with pytest.raises(ValueError, match="similar: rust"):
         canonical("rsut")

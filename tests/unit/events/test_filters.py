@@ -50,9 +50,10 @@ def test_a_place_is_read(like: Any, fields: dict[str, Any]) -> None:
 
 
 NO_QUESTION: list[tuple[dict[str, Any], str]] = [
-    ({}, "needs either text or like"),
-    ({"text": "x", "like": "a:1"}, "needs either text or like"),
-    ({"text": ""}, "text: "),
+    ({}, "the question is empty: it needs a text, or like"),
+    ({"text": "x", "like": "a:1"}, "a question has a text or like, not both"),
+    ({"text": ""}, "text: must not be empty"),
+    ({"text": " "}, "text: must not be empty"),
     ({"like": "a:1", "mode": "exact"}, "like has no mode exact"),
     ({"like": ""}, "like.uri: "),
     ({"like": "0"}, "like.chunk_id: "),
@@ -72,8 +73,8 @@ def test_a_query_asks_once(fields: dict[str, Any], problem: str) -> None:
 
 MANY = protocol_limits.FILTER_VALUES + 1
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"languages": ["pyhton"]}, r"^languages: unknown language 'pyhton': do you mean python"),
-    ({"languages": ["zzzzzz"]}, "^languages: .* filter by kind or path$"),
+    ({"languages": ["pyhton"]}, r"^languages: unknown language 'pyhton' \(similar: python"),
+    ({"languages": ["zzzzzz"]}, r"^languages: .*\(filter by kind or path\)$"),
     ({"path_globs": ["ok", "{a"]}, r"^path_globs.1: a \{ has no \}"),
     ({"path_globs": ["!"]}, r"^path_globs.0: a path pattern needs more"),
     ({"path_globs": ["a" * (protocol_limits.GLOB_CHARACTERS + 1)]}, r"^path_globs.0: .* at most"),

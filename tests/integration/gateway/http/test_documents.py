@@ -103,7 +103,14 @@ async def test_a_question_in_the_address_is_the_same_question(client: httpx2.Asy
         assert len(line["results"]) == remaining, name
     wrong = await client.get("ask", params={"q": "herons", "lang": "pyhton"})
     assert wrong.status_code == 422
-    assert "do you mean python" in wrong.json()["detail"]
+    assert "similar: python" in wrong.json()["detail"]
+    for text, token, problem in (
+        (" ", None, "/text: must not be empty"),
+        ("herons", "yesterday", "/min_event: must be the token of a change"),
+    ):
+        wrong = await client.post("ask", json={"text": text, "min_event": token})
+        assert wrong.status_code == 422
+        assert wrong.json()["detail"].startswith(problem)
 
 
 async def test_a_place_takes_the_place_of_a_question(client: httpx2.AsyncClient) -> None:

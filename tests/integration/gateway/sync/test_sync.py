@@ -144,7 +144,7 @@ async def test_only_its_user_finds_the_documents_of_a_private_source(
         repository.commit()
         assert counts(await syncs(root, agent="ana")) == (1, 0, 1)
         assert counts(await syncs(root)) == (0, 1, 1), "the shared source is synced by itself"
-        with pytest.raises(UsageError, match="agent: String should match"):
+        with pytest.raises(UsageError, match="agent: may have up to 128 characters"):
             await syncs(root, agent="*")
 
 

@@ -137,7 +137,7 @@ async def test_an_argument_out_of_its_limits_is_named() -> None:
     async with Client.connect("redis://localhost:1/0") as client:
         with pytest.raises(UsageError, match="upsert: project: "):
             await client.upsert("No Project", "herons.md", "Herons")
-        with pytest.raises(UsageError, match="rename: event: a rename needs two different uris"):
+        with pytest.raises(UsageError, match="rename: a rename needs two different uris"):
             await client.rename("notes", "herons.md", "herons.md", "Herons")
         with pytest.raises(UsageError, match="delete: id: "):
             await client.delete("notes", "herons.md", event_id="")

@@ -72,7 +72,8 @@ def test_operators_alone_are_a_list(text: str, per_file: bool) -> None:
 
 
 def test_a_wrong_value_is_an_error() -> None:
-    """The message names the filter, and the remedy the way around."""
-    with pytest.raises(UsageError, match="kinds") as caught:
+    """The message names the operator and the kinds, and the remedy the way around."""
+    kinds = "operator kind in the question: must be one of code, markdown, .*, book, code_example"
+    with pytest.raises(UsageError, match=kinds) as caught:
         with_operators(query_of("kind:codes valve"))
     assert "backslash" in caught.value.remedy
