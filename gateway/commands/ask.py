@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from events.client.client import Client
 from events.client.questions import QueryRefused
+from events.condition_text import parsed
+from events.fields import Project, problem_in_words
 from events.models import ExactCounts, Filters, Kind, QueryAnswer, first_problem
 from gateway.clients import open_client
 from gateway.failures import report
@@ -32,6 +34,7 @@ __all__ = ["Group", "Mode", "command", "grep"]
 
 _NO_MATCH = 1
 _FAILED = 2
+_DASHES = "before a text that begins with -, write --"
 _MOST_STALLS = 5
 """Questions of `grep` in a row that may end before a single document was searched."""
 
@@ -77,10 +80,13 @@ class Group(StrEnum):
 
 def command(
     text: Annotated[
-        str | None, typer.Argument(help="The question, at most 2,000 characters.")
+        str | None,
+        typer.Argument(
+            help="The question, at most 2,000 characters; write -- before one that begins with -."
+        ),
     ] = None,
     project: ProjectOption = "default",
-    limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
+    limit: Annotated[int, typer.Option(help="Results.", min=1, max=protocol_limits.RESULTS)] = 5,
     group: Annotated[
         Group, typer.Option(help="One result per passage, or per document.")
     ] = Group.DOCUMENT,
@@ -158,22 +164,26 @@ def command(
     ] = None,
     min_similarity: Annotated[
         float | None,
-        typer.Option(help="Only results of at least this cosine similarity, 0 to 1."),
+        typer.Option(help="Only results of at least this cosine similarity.", min=0, max=1),
     ] = None,
     rerank: Annotated[
         bool, typer.Option("--rerank/--no-rerank", help="Let the workers' reranker set the order.")
     ] = True,
     min_relevance: Annotated[
         float | None,
-        typer.Option(help="Only results of at least this relevance by the reranker, 0 to 1."),
+        typer.Option(help="Only results of at least this relevance by the reranker.", min=0, max=1),
     ] = None,
     diversity: Annotated[
-        float, typer.Option(help="Prefer results that differ from each other, 0 (off) to 1.")
+        float,
+        typer.Option(help="Prefer results that differ from each other; 0: off.", min=0, max=1),
     ] = 0.0,
     timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
     """Ask a question and print the best results with their citations."""
+    _check_project(project)
+    if like is None and not (text or "").strip():
+        raise UsageError("the question is empty", f"give a text, or --like; {_DASHES}")
     if vectors and min_event is None and not refresh:
         raise UsageError("--vectors needs --min-event", "give the token of the change to wait for")
     if refresh and min_event is not None:
@@ -188,7 +198,7 @@ def command(
         path_globs=path or (),
         languages=lang or (),
         symbols=symbol or (),
-        where=" and ".join(f"({condition})" for condition in where) if where else None,
+        where=_conditions(where or ()),
     )
     query = {
         "like": like,
@@ -228,7 +238,12 @@ def command(
 
 
 def grep(
-    pattern: Annotated[str, typer.Argument(help="A regular expression or, with -F, a text.")],
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            help="A regular expression or, with -F, a text; write -- before one that begins with -."
+        ),
+    ],
     project: ProjectOption = "default",
     fixed_strings: Annotated[
         bool, typer.Option("--fixed-strings", "-F", help="The pattern is a text.")
@@ -292,6 +307,7 @@ def grep(
 
     show = LinePrinter(json=json, uris=files_with_matches, counts=count, separate=bool(context))
     try:
+        _check_project(project)
         if fixed_strings and extended_regexp:
             raise UsageError("-F and -E contradict each other", "leave one out")
         query["filters"] = _filters(
@@ -398,6 +414,29 @@ async def _ask(
                 "vectors": query["vectors"] and has_token,
             }
         show(await _ask_here(client, project, text, query), refreshed)
+
+
+def _check_project(name: str) -> None:
+    """Raise UsageError for a name that no project has, such as the rest of a text as ``-path:…``.
+
+    The parser of the command line takes it for ``-p ath:…``.
+    """
+    try:
+        TypeAdapter[str](Project).validate_python(name)
+    except ValidationError as error:
+        problem = problem_in_words(error.errors(include_url=False)[0])
+        raise UsageError(f"project {name[:80]!r}: the name {problem}", _DASHES) from None
+
+
+def _conditions(texts: Sequence[str]) -> dict[str, Any] | None:
+    """One condition of all texts; each is read by itself, so that an error gives its place."""
+    conditions = []
+    for text in texts:
+        try:
+            conditions.append(parsed(text))
+        except ValueError as error:
+            raise UsageError(f"--where {text[:80]!r}: {error}") from None
+    return {"and": conditions} if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def _filters(**conditions: Any) -> Filters:

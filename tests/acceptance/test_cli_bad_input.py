@@ -66,16 +66,40 @@ async def test_query_over_2000_characters(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--limit", "0"], "limit"),
-        (["--limit", "101"], "limit"),
         (["--context", "1"], "context_tokens"),
         (["--min-event", "yesterday"], "min_event"),
-        (["--agent", "a b"], "agent"),
+        (["--agent", "a b"], "agent: may have up to 128 characters"),
+        (["--where", "foo =="], "--where 'foo ==': at the end: a value is missing"),
     ],
 )
 async def test_limits_out_of_range(cli: Cli, arguments: list[str], expected: str) -> None:
     """The error names the field that is out of range."""
     assert expected in (await cli("ask", "anything", *arguments)).line
+
+
+async def test_numbers_out_of_range_are_wrong_usage(cli: Cli) -> None:
+    """A number that no question may have is refused with exit code 2."""
+    for option, number in (("--limit", "0"), ("--limit", "101"), ("--min-similarity", "2")):
+        result = await cli("ask", "anything", option, number)
+        assert (result.code, option in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "the question is empty; "),
+        (["   "], "the question is empty; "),
+        (["-path:*.md penguins"], "project 'ath:*.md penguins': the name may have up to 63 "),
+        (["-penguins"], "the question is empty; "),
+    ],
+)
+async def test_question_that_is_empty_or_read_as_an_option(
+    cli: Cli, arguments: list[str], expected: str
+) -> None:
+    """The error says so, and how to give a question that begins with a minus sign."""
+    line = (await cli("ask", "--project", "mine", *arguments)).line
+    assert expected in line
+    assert "before a text that begins with -, write --" in line
 
 
 async def test_wrong_usage_exits_with_2(cli: Cli) -> None:
