@@ -115,8 +115,12 @@ class _Work:
     def amounts(self, separator: str) -> list[str]:
         """Format the done units, ``separator`` and the total; then the chunks."""
         counts = f"{self.done:,}{separator}{self.total:,}" if self.total else f"{self.done:,}"
-        parts = [f"{counts} {self.unit}".rstrip()]
-        return parts if self.chunks is None else [*parts, f"{self.chunks:,} chunks"]
+        is_one = (self.total or self.done) == 1 and len(self.unit) > 1
+        unit = self.unit.removesuffix("s") if is_one else self.unit
+        parts = [f"{counts} {unit}".rstrip()]
+        if self.chunks is None:
+            return parts
+        return [*parts, f"{self.chunks:,} chunk{'s' * (self.chunks != 1)}"]
 
     @property
     def _done_per_second(self) -> float:

@@ -132,6 +132,7 @@ class ImportSource(WithoutHistory):
         lines: dict[str, int] = {}
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
+        problems: dict[str, str] = {}
         deleted: set[str] = set()
         for number, offset, raw in self._lines(longest):
             try:
@@ -145,6 +146,7 @@ class ImportSource(WithoutHistory):
                         "correct the line, or skip invalid lines by --keep-going",
                     ) from None
                 skipped[f"{self._name}:{number}"] = Skip.INVALID
+                problems[f"{self._name}:{number}"] = str(error)
                 continue
             lines[line.uri] = number
             if line.is_deleted:
@@ -154,7 +156,7 @@ class ImportSource(WithoutHistory):
                 self._offsets[line.uri] = offset
         prune = self._prune and not skipped
         kept = frozenset[str]() if prune else AllBut.of(deleted)
-        return Listing(files, skipped, kept=kept, with_details=True)
+        return Listing(files, skipped, kept=kept, with_details=True, problems=problems)
 
     @contextmanager
     def reader(self, sizes: SizeLimits) -> Iterator[Read]:

@@ -68,6 +68,7 @@ class Sync:
         self.report = Report(
             found=len(listing.files) + len(listing.skipped_paths),
             skipped_paths=dict(listing.skipped_paths),
+            problems=listing.problems,
         )
         self.position = 0
         """Number of steps that have been iterated over."""

@@ -89,6 +89,7 @@ class Listing:
         files: fingerprint by uri; equal fingerprints mean equal bytes.
         skipped_paths: reason by path, for paths that are not documents, decided without reading
             them. A path that ends in ``/`` is a folder that was left out as a whole.
+        problems: what is wrong with some of the skipped paths, besides the reason.
         included: uris of files that a rule of the user names; their content is not checked.
         committed_at: time of ``commit`` in seconds since 1970.
         kept: uris whose documents stay although they are not listed.
@@ -105,6 +106,7 @@ class Listing:
     kept: Container[str] = frozenset()
     memory: Mapping[str, Any] = field(default_factory=dict)
     with_details: bool = False
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def skipped(self) -> Counter[Skip]:
@@ -342,7 +344,8 @@ class Report:
     ``published`` counts documents that were created, edited or renamed; ``deleted`` counts those
     whose file is gone or no longer text. ``waiting`` counts documents published by an earlier sync
     and not applied yet. ``rejected`` has the reason by uri for documents whose last change was
-    rejected and which have not changed since. ``skipped_paths`` has the reason by path.
+    rejected and which have not changed since. ``skipped_paths`` has the reason by path,
+    and ``problems`` more about some of these paths.
     """
 
     found: int = 0
@@ -352,6 +355,7 @@ class Report:
     deleted: int = 0
     rejected: dict[str, str] = field(default_factory=dict)
     skipped_paths: dict[str, Skip] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def skipped(self) -> Counter[Skip]:

@@ -178,10 +178,12 @@ class Sources:
                     "--prefix NAME/",
                 )
             if uri_prefix not in (None, row["uri_prefix"]):
+                prefix = row["uri_prefix"]
+                state = f"begin with {prefix!r}" if prefix else "have no prefix"
+                option = f"with --prefix {prefix!r}" if prefix else "without --prefix"
                 raise UsageError(
-                    f"the uris of source {name} begin with {row['uri_prefix']!r}",
-                    f"sync it with --prefix {row['uri_prefix']!r}, or under another name with "
-                    "--source",
+                    f"the uris of source {name} {state}",
+                    f"sync it {option}, or under another name with --source",
                 )
             if base_id != row["base_id"]:
                 state = "is an overlay" if row["base_id"] else "has no base"

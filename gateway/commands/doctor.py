@@ -65,7 +65,8 @@ def _print_condition(condition: Condition) -> None:
 
 
 def _print_health(health: Health) -> None:
-    of = f"{health.project}: generation {health.generation}, {health.documents:,} documents"
+    count = f"{health.documents:,} document{'s' * (health.documents != 1)}"
+    of = f"{health.project}: generation {health.generation}, {count}"
     _say(f"{of}: {'nothing to repair' if health.is_healthy else 'needs a repair'}")
     remaining = {finding.name for finding in health.remaining}
     for finding in health.findings:

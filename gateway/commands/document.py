@@ -144,7 +144,9 @@ def delete(
             await check_signing_key(running, project)
             chosen = await _chosen(running, project, agent, uris, prefix)
             if prefix is not None:
-                confirm(f"{len(chosen)} documents of {project} are to be deleted", yes=yes)
+                documents = "1 document" if len(chosen) == 1 else f"{len(chosen):,} documents"
+                are = "is" if len(chosen) == 1 else "are"
+                confirm(f"{documents} of {project} {are} to be deleted", yes=yes)
             async with open_client(running) as client:
                 await delete_documents(
                     client, project, agent or "", chosen, patience if wait else None
@@ -155,7 +157,7 @@ def delete(
     if json:
         print_json({"project": project, "deleted": count})
     else:
-        typer.echo(f"{project}: {count:,} deletes published")
+        typer.echo(f"{project}: {count:,} delete{'s' * (count != 1)} published")
 
 
 @command.command()

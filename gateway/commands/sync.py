@@ -33,7 +33,7 @@ from gateway.sync.watch import watch_sources
 from runtime.errors import UsageError
 from runtime.process_health import settle_heap
 from runtime.settings import Settings
-from sources import Source, open_source
+from sources import Reason, Source, open_source
 from sources.comparison import Step
 from sources.git import GitSource
 from sources.git_hooks import GitHooks
@@ -42,6 +42,10 @@ from sources.import_file import open_import
 __all__ = ["command", "hook", "import_file", "publish_source", "watch"]
 
 hook = typer.Typer(rich_markup_mode=None)
+
+_VERBS = {"upsert": "publish", "rename": "rename", "delete": "delete"}
+_OBVIOUS = (Reason.RENAMED, Reason.DELETED)
+"""Reasons that say the same as their change."""
 
 LaneOption = Annotated[
     Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
@@ -375,8 +379,8 @@ def _note(line: str) -> None:
     stderr().print(printable(line), markup=False)
 
 
-def _print_lines(report: SyncReport, skipped: bool) -> None:
-    for line in describe(report, skipped=skipped):
+def _print_lines(report: SyncReport, skipped: bool, *, is_preview: bool = False) -> None:
+    for line in describe(report, skipped=skipped, is_preview=is_preview):
         typer.echo(printable(line))
 
 
@@ -390,5 +394,6 @@ def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, jso
         return
     for step in steps:
         document = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
-        typer.echo(printable(f"{step.change} ({step.reason or 'not read'}): {document}"))
-    _print_lines(report, skipped)
+        why = f" ({step.reason or 'not read'})" if step.reason not in _OBVIOUS else ""
+        typer.echo(printable(f"to {_VERBS[step.change]}{why}: {document}"))
+    _print_lines(report, skipped, is_preview=True)

@@ -73,7 +73,7 @@ class Outcomes:
         detector = StallDetector(self._client)
         self._sync = None
         if self._following.waiting:
-            self._show(KEYWORD, self._done, self._changes, unit="files", chunks=self._chunks)
+            self._show(KEYWORD, self._done, self._changes, unit="documents", chunks=self._chunks)
         while waiting := self._following.waiting:
             if await self.read(LONGEST_BLOCK):
                 detector.restart()
@@ -94,7 +94,7 @@ class Outcomes:
             self._pending += outcome.data.chunks_pending
             if self._sync is not None:
                 self._sync.settled(outcome.data.uri[len(self._prefix) :], outcome.data.token)
-        self._show(KEYWORD, self._done, self._changes, unit="files", chunks=self._chunks)
+        self._show(KEYWORD, self._done, self._changes, unit="documents", chunks=self._chunks)
 
 
 async def publish_changes(

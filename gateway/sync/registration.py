@@ -129,9 +129,10 @@ class Registration:
         if self.base is None:
             return self.destination.prefix
         if self.destination.prefix not in (None, self.base.uri_prefix):
+            prefix = self.base.uri_prefix
+            state = f"begin with {prefix!r}" if prefix else "have no prefix"
             raise UsageError(
-                f"{self.name} is an overlay of {self.base.name}, whose uris begin with "
-                f"{self.base.uri_prefix!r}",
+                f"{self.name} is an overlay of {self.base.name}, whose uris {state}",
                 "leave out --prefix",
             )
         return self.base.uri_prefix

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +12,14 @@ from events.client.outcomes import Outcome
 from events.models import DocumentEmbedded, DocumentRejected
 from events.names import Lane
 from sources import Report
+from sources.import_file import ImportSource
 
 __all__ = ["SyncReport", "describe"]
 
 _MOST_LINES = 10
 _COMMIT_CHARACTERS = 12
+_UNPRINTED = ("pending", "problems")
+_NUMBERED = re.compile(r"(?P<path>.*):(?P<line>[0-9]+)", re.DOTALL)
 
 
 @dataclass
@@ -35,6 +39,7 @@ class SyncReport:
         older_than: the indexed commit if it is newer than the source's; then nothing is published.
         uncommitted: number of files that differ from the commit.
         pending: tokens of changes of this and earlier syncs whose outcomes are not known yet.
+        problems: what is wrong with some of the skipped paths, besides the reason.
         cut_by_topic: an estimate is for documents whose sentences are embedded besides the chunks.
     """
 
@@ -60,6 +65,7 @@ class SyncReport:
     rejected: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     skipped_paths: dict[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     def copy_counts(self, report: Report, prefix: str = "") -> None:
         """Copy the counts of the sync itself."""
@@ -68,6 +74,7 @@ class SyncReport:
         self.rejected |= {prefix + uri: reason for uri, reason in report.rejected.items()}
         self.skipped_paths = {path: reason.value for path, reason in report.skipped_paths.items()}
         self.skipped = Counter(self.skipped_paths.values())
+        self.problems = report.problems
 
     def count(self, outcome: Outcome) -> None:
         """Count one more outcome."""
@@ -84,27 +91,33 @@ class SyncReport:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON that the command prints."""
-        fields = {name: field for name, field in vars(self).items() if name != "pending"}
+        fields = {name: field for name, field in vars(self).items() if name not in _UNPRINTED}
         return {**fields, "lane": self.lane.value, "skipped": dict(self.skipped)}
 
 
-def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
-    """Lines for people; ``skipped`` adds the path of each file that was left out."""
+def describe(
+    report: SyncReport, *, skipped: bool = False, is_preview: bool = False
+) -> Iterator[str]:
+    """Lines for people; ``skipped`` adds the path of each file that was left out.
+
+    Those of a preview say what is to be published and deleted.
+    """
     subject = f"{report.kind} {report.source}"
     if report.base is not None:
         subject = f"overlay {report.source} of {report.base}"
     if report.older_than is not None:
+        state = "is to be" if is_preview else "was"
         yield (
             f"{subject}: commit {_short(report.commit)} is older than the "
-            f"indexed commit {_short(report.older_than)}, so nothing was published; "
+            f"indexed commit {_short(report.older_than)}, so nothing {state} published; "
             "use --full to publish it anyway"
         )
     else:
-        yield f"{subject}: {', '.join(_counts(report))}"
+        yield f"{subject}: {', '.join(_counts(report, is_preview=is_preview))}"
     if skipped:
-        yield from (
-            f"skipped ({reason}): {path}" for path, reason in sorted(report.skipped_paths.items())
-        )
+        for path in sorted(report.skipped_paths, key=_by_line):
+            problem = f": {report.problems[path]}" if path in report.problems else ""
+            yield f"skipped ({report.skipped_paths[path]}): {path}{problem}"
     rejected = sorted(report.rejected.items())
     yield from (f"rejected: {uri}: {reason}" for uri, reason in rejected[:_MOST_LINES])
     if rejected:
@@ -124,17 +137,25 @@ def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
         yield f"{files} uncommitted changes; --worktree includes them"
 
 
-def _counts(report: SyncReport) -> Iterator[str]:
-    yield f"{report.found:,} files found"
+def _by_line(path: str) -> tuple[str, int]:
+    """Sort key that puts line 2 of an import before line 10."""
+    match = _NUMBERED.fullmatch(path)
+    return (match["path"], int(match["line"])) if match else (path, 0)
+
+
+def _counts(report: SyncReport, *, is_preview: bool) -> Iterator[str]:
+    unit = "line" if report.kind == ImportSource.kind else "file"
+    yield f"{report.found:,} {unit}{'s' * (report.found != 1)} found"
     yield f"{report.unchanged:,} unchanged"
     if report.waiting:
         yield f"{report.waiting:,} published before and waiting for a worker"
-    yield f"{report.published:,} published"
-    yield f"{report.deleted:,} deleted"
+    yield f"{report.published:,} {'to publish' if is_preview else 'published'}"
+    yield f"{report.deleted:,} {'to delete' if is_preview else 'deleted'}"
     if report.indexed is not None:
         yield f"{report.indexed:,} indexed"
     if report.chunks_pending:
-        yield f"{report.chunks_pending:,} chunks wait for vectors"
+        wait = "chunk waits" if report.chunks_pending == 1 else "chunks wait"
+        yield f"{report.chunks_pending:,} {wait} for vectors"
     if report.rejected:
         yield f"{len(report.rejected):,} rejected"
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(report.skipped.items()))

@@ -47,7 +47,10 @@ async def test_sync_then_ask(cli: Cli, plant: Path) -> None:
     (plant / ".env").write_text("PASSWORD=hunter2\n")
     sync = ("sync", str(plant), "--project", "plant")
     listed = (await cli(*sync, "--dry-run", "--skipped")).stdout.splitlines()
-    assert listed[:2] == ["upsert (new): pump.py", "upsert (new): valves.md"]
+    assert listed[:2] == ["to publish (new): pump.py", "to publish (new): valves.md"]
+    assert listed[2].endswith(
+        ": 4 files found, 0 unchanged, 2 to publish, 0 to delete, 2 skipped (binary 1, secret 1)"
+    )
     assert listed[3:] == ["skipped (secret): .env", "skipped (binary): photo.png"]
     (plant / ".env").unlink()
 

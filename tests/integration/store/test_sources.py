@@ -90,6 +90,11 @@ async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
     with pytest.raises(UsageError, match="begin with 'docs/'; sync it with --prefix 'docs/'"):
         await registered(sources, uri_prefix="")
     assert (await registered(sources)).uri_prefix == "docs/"
+    plain = await registered(sources, "plain", uri_prefix="")
+    taken = await sources.take(plain, timedelta(minutes=1), 0)
+    await sources.finish(taken, {}, None)
+    with pytest.raises(UsageError, match="plain have no prefix; sync it without --prefix, or"):
+        await registered(sources, "plain", uri_prefix="docs/")
 
 
 async def test_one_sync_at_a_time_holds_a_source(sources: Sources) -> None:

@@ -70,6 +70,14 @@ def test_lines_name_the_unit_and_count_chunks_a_second(clock: Clock) -> None:
     ]
 
 
+def test_one_document_is_no_plural() -> None:
+    """A total of one takes the unit without its s."""
+    written = io.StringIO()
+    show = _Lines(Console(file=written, width=100))
+    show("searchable by keyword", 1, 1, unit="documents", chunks=1)
+    assert written.getvalue() == "searchable by keyword: 1 of 1 document, 1 chunk\n"
+
+
 def test_a_bar_shows_what_is_searchable(clock: Clock) -> None:
     """Each kind of work has one bar, without a total if there is none."""
     console = Console(file=io.StringIO(), width=120)

@@ -141,6 +141,7 @@ def test_an_invalid_line_is_named_and_may_be_skipped(
     assert changes == [("upsert", "a", Reason.NEW)]
     assert after.report.skipped == Counter({Skip.INVALID: 1})
     assert after.report.skipped_paths == {f"{file}:2": Skip.INVALID}
+    assert problem in after.report.problems[f"{file}:2"]
 
 
 def test_standard_input_is_read_once_and_needs_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
