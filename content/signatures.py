@@ -11,9 +11,12 @@ from itertools import islice
 from typing import NamedTuple
 
 __all__ = [
+    "OWNER_MARK",
     "Signature",
+    "definitions_of",
     "documentation_of",
     "is_defined_in",
+    "names_in",
     "owners_of",
     "signature_of",
     "symbols_of",
@@ -22,6 +25,10 @@ __all__ = [
 _MOST_LINES = 8
 _LONGEST_LINE = 400
 _FIRST_LINES = 3
+OWNER_MARK = r"\.|::|#|->|/|\\"
+"""Expression for what stands between a name and its owner, in any language."""
+
+_OWNER_MARK = re.compile(OWNER_MARK)
 _SEPARATORS = re.compile(r"::|\.")
 _COMMENT = re.compile(r"\s*(#(?!\s*define\b)|//|/\*|\*|--|;|\"\"\"|'''|@|\[\[?\w)")
 _MODIFIERS = (
@@ -36,6 +43,10 @@ _KEYWORDS = (
     r"service|struct|sub|table|trait|type|union|val|var|view"
 )
 _DEFINES = re.compile(rf"\s*#?\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?!\w)\*?(?:\s*\([^)]*\))?")
+_OWNERS = r"\s*(?:<[^>]*>\s*)?(?:(?:class|function|interface|struct)\s+)?(?:[\w$]+(?:\.|::?|#))*"
+_OF_FILE = re.compile(r"\s*(?:module|namespace|package)\s")
+"""A unit that is the whole file, so another one of its name is meant."""
+
 _BEFORE_NAME = re.compile(r"[^=(\"']*")
 _PARAMETERS = re.compile(r"\s*[(<={:\[]")
 _STATEMENT = re.compile(
@@ -43,6 +54,7 @@ _STATEMENT = re.compile(
 )
 _BODY_FOLLOWS = re.compile(r"([{:]|=>|->.*|\bwhere\b.*)\s*((#|//|/\*).*)?$")
 _BODY_BEGINS = re.compile(r"\s*(\{|:|->|=>|where\b)")
+_BODY_ENDS = re.compile(r"\s*([)}\]]|end\b)")
 _DOCSTRING = re.compile(r"(\"{3}|'{3})(.+?)(?:\n\s*\n|\1|\Z)", re.DOTALL)
 _COMMENTS = re.compile(
     r"(?:^[ \t]*(?://[/!]?|/\*+|(?:#|\*|--)(?=[ \t]))[ \t]*\w.*(?:\n|\Z))+", re.MULTILINE
@@ -106,6 +118,33 @@ def signature_of(content: str, name: str, first_line: int = 1) -> Signature | No
     return Signature(first_line + row, "\n".join(_whole(lines[row : row + _MOST_LINES])))
 
 
+def names_in(symbol: str) -> tuple[str, ...]:
+    """The name of a unit after those of its owners, whatever stands between them."""
+    names = tuple(_OWNER_MARK.split(symbol))
+    return names if all(names) else (symbol,)
+
+
+def definitions_of(content: str, symbol: str, first_line: int = 1) -> list[Signature]:
+    """Return the definitions of a unit in a text, each from its signature to its last line.
+
+    If the symbol has an owner, units of that name in others are left out. The last line is found by
+    the indentation, so lines at the left edge may end a definition early.
+    """
+    *owners, own = names_in(symbol)
+    lines = content.split("\n")
+    named = _rows_with(lines, own)
+    begins = re.compile(rf"{_OWNERS}{re.escape(own)}(?!\w)")
+    rows = [row for row in named if _begins(lines[row], begins)]
+    rows = rows or [row for row in named if _has_body(lines, row, own)]
+    rows = [row for row in rows if not _OF_FILE.match(lines[row])] or rows
+    if owners:
+        rows = [row for row in rows if _is_in(lines, row, owners[-1])] or rows
+    return [
+        Signature(first_line + row, "\n".join(lines[row : _end_of_unit(lines, row)]))
+        for row in rows
+    ]
+
+
 def is_defined_in(content: str, name: str) -> bool:
     """Return whether a text has the signature of the unit ``name``."""
     return _row_of_definition(content, name) is not None
@@ -116,17 +155,63 @@ def _row_of_definition(content: str, name: str) -> int | None:
     if not own or own not in content:  # as in most chunks, so their lines need not be divided
         return None
     lines = content.split("\n")
-    named = [
-        row
-        for row, line in enumerate(lines)
-        if own in line and line.strip() and not _COMMENT.match(line)
-    ]
+    named = _rows_with(lines, own)
     row = next((row for row in named if _defines(lines[row][:_LONGEST_LINE], own)), None)
     if row is not None:
         return row
     code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
     beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
     return next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
+
+
+def _rows_with(lines: Sequence[str], name: str) -> list[int]:
+    """Rows of the lines that have a name, without those of comments."""
+    return [
+        row
+        for row, line in enumerate(lines)
+        if name in line and line.strip() and not _COMMENT.match(line)
+    ]
+
+
+def _begins(line: str, name: re.Pattern[str]) -> bool:
+    """Return whether a keyword of definitions and the name, with its owners, begin a line."""
+    keyword = _DEFINES.match(line[:_LONGEST_LINE])
+    return keyword is not None and name.match(line[:_LONGEST_LINE], keyword.end()) is not None
+
+
+def _is_in(lines: Sequence[str], row: int, owner: str) -> bool:
+    """Return whether a unit is in an owner, by its own line or by those around it."""
+    if re.search(rf"(?<!\w){re.escape(owner)}(?!\w)", lines[row][:_LONGEST_LINE]):
+        return True
+    indent = _indent(lines[row])
+    for line in reversed(lines[:row]):
+        if line.strip() and _indent(line) < indent:
+            if _defines(line[:_LONGEST_LINE], owner):
+                return True
+            indent = _indent(line)
+    return False
+
+
+def _end_of_unit(lines: Sequence[str], row: int) -> int:
+    """Row behind the last line of a unit, which is not indented less than its first."""
+    indent = _indent(lines[row])
+    end = row + len(_whole(lines[row : row + _MOST_LINES]))
+    for below, line in enumerate(lines[end:], start=end):
+        if not line.strip():
+            continue
+        if _indent(line) == indent and _BODY_ENDS.match(line):
+            end = below + 1
+            if not line.lstrip().startswith(")"):
+                return end
+        elif _indent(line) > indent or (_indent(line) == indent and _BODY_BEGINS.match(line)):
+            end = below + 1
+        else:
+            return end
+    return end
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _defines(line: str, name: str) -> bool:

@@ -744,7 +744,8 @@ class ExactCounts(Data):
     """Extent of an exact search, and counts of all that it searched, left out results included.
 
     ``truncated``: its bounds of time or chunks ended it, after the document ``searched_to``.
-    ``next`` is the value of ``after`` for what was left out; there is none if nothing was.
+    ``next`` is the value of ``after`` for what was left out; there is none if nothing was, and in a
+    list of definitions.
     """
 
     matches: int

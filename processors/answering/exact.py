@@ -1,13 +1,15 @@
-"""Answers of the mode ``exact``: the lines that match a pattern, in path order.
+"""Answers of the mode ``exact``: lines that match a pattern, or definitions, in path order.
 
 No model and no ranking takes part, so an answer does not depend on vectors.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from events.models import ExactCounts, Query
+from processors.answering.definition_list import definitions_in
 from processors.answering.results import Assembler
 from runtime.traces import staged
 from store.generations.catalog import Generation
@@ -18,11 +20,16 @@ from store.search.search import Search
 
 __all__ = ["answer_exactly"]
 
+_CHUNKS_PER_RESULT = 40
+"""Chunks that a list of definitions reads for each result that is wanted."""
+
 
 async def answer_exactly(
     search: Search, assembler: Assembler, query: Query, generation: Generation
 ) -> tuple[dict[str, Any], bool]:
     """Return the fields of an answer that an exact search decides.
+
+    A query without a text is for the definitions of the symbols in its filters.
 
     The second value is False if the generation may have been replaced or dropped.
 
@@ -30,6 +37,8 @@ async def answer_exactly(
         UsageError: the pattern is wrong or not safe, or ``after`` is not a place.
         Unavailable: Postgres cannot be reached.
     """
+    if not query.text:
+        return await _list_definitions(search, assembler, query, generation)
     matches = await _matches(search, query, generation)
     results, context = await assembler.assemble_lines(query, matches)
     counts = ExactCounts(
@@ -66,3 +75,28 @@ async def _matches(search: Search, query: Query, generation: Generation) -> Exac
         context=query.context_lines,
         per_file=query.per_file,
     )
+
+
+async def _list_definitions(
+    search: Search, assembler: Assembler, query: Query, generation: Generation
+) -> tuple[dict[str, Any], bool]:
+    most = _CHUNKS_PER_RESULT * query.limit
+    rows, is_live = await search.definitions(generation, query.agent, query.filters, most)
+    found = definitions_in(rows, query.filters.symbols)
+    by_document = [[*own] for _, own in groupby(found, key=lambda each: each.row.document_id)]
+    groups = by_document if query.group == "document" else [[each] for each in found]
+    results, context = await assembler.assemble_definitions(query, groups[: query.limit])
+    is_truncated = len(rows) == most
+    counts = ExactCounts(
+        matches=len(found),
+        files=len(by_document),
+        truncated=is_truncated,
+        searched_to=rows[-1].uri if is_truncated else None,
+    )
+    fields = {
+        "results": results,
+        "context": context,
+        "searched_chunks": len(rows),
+        "exact": counts,
+    }
+    return fields, is_live

@@ -58,7 +58,8 @@ def with_operators(query: Query) -> Query:
     They are ``path:GLOB``, ``-path:GLOB``, ``lang:NAME``, ``symbol:NAME``, ``kind:NAME``,
     ``"a phrase"``, ``-"a phrase"`` and ``-word``. A backslash before one makes it a part of the
     text, and so is anything else. A question of operators alone becomes a list of documents in
-    path order or, of symbols, of their definitions: an exact search for any line.
+    path order, which is an exact search for any line, or of the definitions of symbols, which is an
+    exact search without a text.
 
     Raises:
         UsageError: a value of an operator is wrong.
@@ -97,5 +98,7 @@ def with_operators(query: Query) -> Query:
         return query.model_copy(update={"text": text, "filters": filters})
     if filters.phrases:
         return query.model_copy(update={"text": " ".join(filters.phrases), "filters": filters})
-    listing = {"text": r"\S", "mode": "exact", "regex": True, "per_file": not filters.symbols}
-    return query.model_copy(update={**listing, "filters": filters})
+    listing = {"text": r"\S", "regex": True, "per_file": True}
+    if filters.symbols:
+        listing = {"text": ""}
+    return query.model_copy(update={**listing, "mode": "exact", "filters": filters})

@@ -24,6 +24,7 @@ from events.models import (
     TermMatch,
 )
 from processors.answering.context_builder import Block, ContextBuilder
+from processors.answering.definition_list import Definition
 from processors.answering.fusion import Fused, RankedScore
 from processors.answering.passage_texts import PassageText, texts_of
 from processors.answering.sections import has_sections, section_of
@@ -111,12 +112,31 @@ class Assembler:
         results = tuple(
             _lines_result(rows[passage.chunk_id], passage, query.text) for passage in present
         )
+        document_ids = [rows[passage.chunk_id].document_id for passage in present]
+        return results, await self._context_of(query, results, document_ids)
+
+    @staged("assemble")
+    async def assemble_definitions(
+        self, query: Query, groups: Sequence[Sequence[Definition]]
+    ) -> tuple[tuple[SearchResult, ...], str | None]:
+        """Return a result for each group of definitions, and the context as ``assemble``.
+
+        The first definition of a group is shown, and the others are its other matches.
+        """
+        results = tuple(_definition_result(group, query) for group in groups)
+        document_ids = [group[0].row.document_id for group in groups]
+        return results, await self._context_of(query, results, document_ids)
+
+    async def _context_of(
+        self, query: Query, results: Sequence[SearchResult], document_ids: Sequence[int]
+    ) -> str | None:
+        """Context of results that are lines of their documents, if the query asks for one."""
         if query.context_tokens is None:
-            return results, None
+            return None
         blocks = [
             Block(
                 label=str(number),
-                document_id=rows[passage.chunk_id].document_id,
+                document_id=document_id,
                 uri=result.citation.uri,
                 ordinals=range(0),
                 start_line=result.citation.start_line,
@@ -124,12 +144,13 @@ class Assembler:
                 place=result.citation.place,
                 text=result.rendered or result.content,
             )
-            for number, (passage, result) in enumerate(zip(present, results, strict=True), start=1)
+            for number, (document_id, result) in enumerate(
+                zip(document_ids, results, strict=True), start=1
+            )
         ]
-        context = await self._context_builder.build(
+        return await self._context_builder.build(
             blocks, query.context_tokens, query.context_tokenizer
         )
-        return results, context
 
 
 def _blocks(
@@ -247,6 +268,38 @@ def _lines_result(row: ChunkRow, passage: exact.Passage, pattern: str) -> Search
         matching_lines=passage.matching_lines,
         metadata=dict(row.metadata),
         matches=(TermMatch(term=pattern, weight=1.0, spans=spans),),
+    )
+
+
+def _definition_result(group: Sequence[Definition], query: Query) -> SearchResult:
+    """Result with the lines of a definition alone, and the places of the others."""
+    [first, *others] = group
+    row = first.row
+    start = row.content.find(first.name)
+    spans = (Span(start=start, end=start + len(first.name)),) if start >= 0 else ()
+    other_matches = tuple(
+        OtherMatch(
+            chunk_id=other.row.chunk_id,
+            start_line=other.row.start_line,
+            end_line=other.row.end_line,
+            symbol=other.row.symbol,
+            score=1.0,
+        )
+        for other in others[: protocol_limits.OTHER_MATCHES]
+    )
+    return SearchResult(
+        chunk_id=row.chunk_id,
+        content=row.content,
+        kind=Kind(row.kind),
+        title=row.title,
+        language=row.language,
+        citation=_citation(row),
+        scores=Scores(fused=1.0),
+        match_type="exact",
+        metadata=dict(row.metadata),
+        matches=(TermMatch(term=first.name, weight=1.0, spans=spans),),
+        other_matches=other_matches or None,
+        document_score=1.0 if query.group == "document" else None,
     )
 
 

@@ -313,6 +313,19 @@ cross join lateral (
     offset 0
 ) passing
 
+-- name: in_path_order
+-- The first $2 chunks of the text that are visible to the agent and pass the filters.
+select c.id
+from documents d
+join chunks c
+    on c.generation_id = d.generation_id and c.document_id = d.id and not c.is_example
+where d.generation_id = $1 and {among} and {conditions}
+order by d.uri, d.agent, c.ordinal
+limit $2
+
+-- name: is_among
+c.id = any ((select $3::text::bigint[])::bigint[])
+
 -- name: every
 -- Every chunk that is visible to the agent and passes the filters.
 select c.id

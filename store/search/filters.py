@@ -7,13 +7,13 @@ the query's own conditions. Values from outside are passed as SQL parameters onl
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import asyncpg
 
+from content.signatures import OWNER_MARK, names_in
 from events.globs import expression, literal
 from events.models import Filters, Kind
 from events.names import overlay_suffix
@@ -31,8 +31,6 @@ Postgres would often plan again, which takes up to a third of the time of a stat
 
 _QUERIES = named("filters")
 _NO_FILTERS = Filters()
-_OWNER_MARK = re.compile(r"\.|::|#|->|/|\\")
-"""What stands between a name and its owner, in any language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class Visibility:
     @property
     def defined(self) -> tuple[str, ...]:
         """Names that the symbols end in, without those of their owners."""
-        return tuple(dict.fromkeys(_names(symbol)[-1] for symbol in self.filters.symbols))
+        return tuple(dict.fromkeys(names_in(symbol)[-1] for symbol in self.filters.symbols))
 
     @property
     def of_examples(self) -> bool:
@@ -153,7 +151,7 @@ class Visibility:
         """
         if not chunk_ids:
             return self
-        symbols = [*map(_names, self.filters.symbols)]
+        symbols = [*map(names_in, self.filters.symbols)]
         parameters = Parameters(4)
         parts = [_defined_in_text(names, parameters) for names in symbols]
         rows = await connection.fetch(
@@ -171,6 +169,16 @@ class Visibility:
             rows = await self._fetch(connection, "every")
         else:
             rows = await self._fetch(connection, "every_among", self.narrowed)
+        return [row["id"] for row in rows]
+
+    async def in_path_order(self, connection: asyncpg.Connection, most: int) -> list[int]:
+        """The first visible chunks of the text, in the order of their uris and lines."""
+        arguments: list[object] = [most]
+        among = "true"
+        if self.narrowed is not None:
+            arguments.append(_array(self.narrowed))
+            among = _QUERIES["is_among"]
+        rows = await self._fetch(connection, "in_path_order", *arguments, among=among)
         return [row["id"] for row in rows]
 
     async def _fetch(
@@ -221,7 +229,7 @@ class Visibility:
         if filters.without and not self.ignores_texts:
             yield "no_texts", (list(map(phrase_expression, filters.without)),)
         if filters.symbols:
-            yield "symbols", (_named_as(map(_names, filters.symbols)), list(self.defining))
+            yield "symbols", (_named_as(map(names_in, filters.symbols)), list(self.defining))
 
 
 def _array(chunk_ids: Sequence[int]) -> str:
@@ -233,15 +241,9 @@ def _any_of(expressions: Iterable[str]) -> str:
     return f"(?:{'|'.join(expressions)})"
 
 
-def _names(symbol: str) -> tuple[str, ...]:
-    """The name of a function, class or method after those of its owners."""
-    names = tuple(_OWNER_MARK.split(symbol))
-    return names if all(names) else (symbol,)
-
-
 def _named_as(symbols: Iterable[Sequence[str]]) -> str:
     """Regular expression on symbols, which are names in a list, each after those of its owners."""
-    own = _any_of(rf"(?:{_OWNER_MARK.pattern})".join(map(literal, names)) for names in symbols)
+    own = _any_of(rf"(?:{OWNER_MARK})".join(map(literal, names)) for names in symbols)
     return rf"(?:^|, |[.:#\\]){own}(?:, |$)"
 
 

@@ -60,6 +60,7 @@ _LIVE_SECONDS = 2.0
 _QUERIES = named("search")
 _CONTEXTS = named("contexts")["read_contexts"]
 _VECTORS = named("vectors")
+_STATE = named("pending")["state"]
 
 Result = TypeVar("Result")
 Similar = dict[str, list[tuple[int, float]]]
@@ -272,6 +273,24 @@ class Search:
         """
         visibility = Visibility.to(generation.id, agent, filters)
         return await self._exact.find(generation, pattern, visibility, agent, **options)
+
+    async def definitions(
+        self, generation: Generation, agent: str | None, filters: Filters, most: int
+    ) -> tuple[list[ChunkRow], bool]:
+        """The first chunks in path order that pass filters of symbols.
+
+        The second value is False if the generation may have been replaced or dropped.
+
+        Raises:
+            Unavailable: the server failed.
+        """
+        visibility = Visibility.to(generation.id, agent, filters)
+        visibility = await self._prepared(generation, agent, visibility)
+        async with self._scope(generation, agent, filters) as connection:
+            chunk_ids = await visibility.in_path_order(connection, most)
+            rows = await rows_of(connection, generation, agent, chunk_ids)
+            is_live, _ = await connection.fetchrow(_STATE, generation.id)
+        return [rows[chunk_id] for chunk_id in chunk_ids if chunk_id in rows], is_live
 
     async def subject(
         self, generation: Generation, agent: str | None, filters: Filters, like: Like

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from content.signatures import (
+    definitions_of,
     documentation_of,
     is_defined_in,
     owners_of,
@@ -42,6 +43,89 @@ def test_a_signature_is_found_by_its_lines(
     """A definition is told from a call, in the order of the languages' own habits."""
     assert signature_of(content, name, first_line=10) == signature
     assert is_defined_in(content, name) is (signature is not None)
+
+
+PYTHON = """import os
+
+
+class A:
+    def close(self,
+              now):
+        os.close(1)
+
+        if now:
+            close()
+
+    closed = 1
+
+
+class B:
+
+    @cached
+    def close(self): pass
+
+
+def other(close): return close
+"""
+GO = """package gate
+
+type gate struct {
+\topen bool
+}
+
+func (g *gate) Open() bool {
+\tif valid(g) {
+\t\treturn true
+\t}
+\treturn false
+}
+
+func valid(g *gate) bool { return true }
+"""
+JAVA = """class Pump {
+    /** start is first */
+    public void start(int n)
+    {
+        start(n);
+    }
+
+    int stop(
+        int n
+    ) {
+        return n;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "symbol", "lines"),
+    [
+        (PYTHON, "close", [(5, 10), (18, 18)]),
+        (PYTHON, "A.close", [(5, 10)]),
+        (PYTHON, "B::close", [(18, 18)]),
+        (PYTHON, "module.close", [(5, 10), (18, 18)]),
+        (PYTHON, "A", [(4, 12)]),
+        (PYTHON, "B", [(15, 18)]),
+        (PYTHON, "now", []),
+        (GO, "gate", [(3, 5)]),
+        (GO, "gate.Open", [(7, 12)]),
+        (GO, "valid", [(14, 14)]),
+        (GO.replace("type gate", "type lock"), "gate", [(1, 1)]),
+        (JAVA, "Pump", [(1, 13)]),
+        (JAVA, "stop", [(8, 12)]),
+        (JAVA, "Pump.start", [(3, 6)]),
+        ("", "gate", []),
+    ],
+)
+def test_each_definition_of_a_text(content: str, symbol: str, lines: list[tuple[int, int]]) -> None:
+    """Each is from its signature to its last line, without the units around and below it."""
+    found = definitions_of(content, symbol, first_line=11)
+    assert [(line - 10, line - 10 + text.count("\n")) for line, text in found] == lines
+    assert all(
+        text == "\n".join(content.split("\n")[line - 11 :][: text.count("\n") + 1])
+        for line, text in found
+    )
 
 
 def test_a_signature_is_bounded() -> None:

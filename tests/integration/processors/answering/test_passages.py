@@ -46,6 +46,21 @@ class River(Stream):
         self.sluice = None
 '''
 GATE = 'def open_gate(lock):\n    """Open the gate of a lock."""\n    return lock.gate.lift()\n'
+LOCKS = """import os
+
+
+class Upper:
+    def fill_lock(self):
+        return os
+
+
+class Lower:
+    def fill_lock(self):
+        return None
+
+
+fill_lock = Upper().fill_lock()
+"""
 NOTES = [f"Note {number}. The sluice of mill {number} is open." for number in range(3)]
 
 
@@ -65,6 +80,8 @@ async def test_answers_have_whole_units(
         await worker.change("tests/gate.py", GATE.replace("open_gate", "check"), kind="code")
         await _check_adjustments(worker.client)
         await _check_sections(worker.client)
+        await worker.change("src/locks.py", LOCKS, kind="code")
+        await _check_definitions(worker.client)
         mills = {f"mill{number}.md": f"Mill {number} has a sluice." for number in range(40)}
         await worker.changes(mills)
         await _check_candidates(worker.client, monkeypatch)
@@ -214,6 +231,39 @@ async def test_a_section_without_candidates_is_searched_by_itself(
         alone = await worker.client.ask("docs", "where does the heron stand", filters=filters)
         of_code = [result.chunk_id for result in answer.results if result.section == "code"]
         assert of_code == [result.chunk_id for result in alone.results]
+
+
+async def _check_definitions(client: Client) -> None:
+    """A question of symbols alone lists definitions, without the rest of their chunks."""
+
+    async def lines(text: str, **options: Any) -> list[tuple[str, int, int]]:
+        answer = await client.ask("docs", text, operators=True, **options)
+        places = (result.citation for result in answer.results)
+        return [(place.uri, place.start_line, place.end_line) for place in places]
+
+    upper, lower = ("src/locks.py", 5, 6), ("src/locks.py", 10, 11)
+    assert await lines("symbol:fill_lock") == [upper, lower]
+    assert await lines("symbol:fill_lock", limit=1) == [upper]
+    assert await lines("symbol:Lower.fill_lock") == [lower]
+    assert await lines("symbol:Fill_Lock") == await lines("symbol:fill_lock kind:markdown") == []
+    assert await lines("symbol:open_gate symbol:Lower") == [
+        ("src/gate.py", 1, 3),
+        ("src/locks.py", 9, 11),
+    ]
+    [(uri, first, last)] = await lines("symbol:River.flow")
+    assert (uri, MODULE.split("\n")[first - 1]) == ("src/river.py", "    def flow(")
+    assert last > first
+    options: dict[str, Any] = {"group": "document", "context_tokens": 200}
+    answer = await client.ask("docs", "symbol:fill_lock", operators=True, **options)
+    [result] = answer.results
+    assert result.content == "    def fill_lock(self):\n        return os"
+    assert [match.place for match in result.other_matches or ()] == ["10-11"]
+    assert "def fill_lock" in (answer.context or "")
+    [match] = result.matches or ()
+    [span] = match.spans
+    assert result.content[span.start : span.end] == match.term == "fill_lock"
+    assert answer.exact is not None
+    assert (answer.exact.matches, answer.exact.files, answer.exact.truncated) == (2, 1, False)
 
 
 def _names(result: SearchResult) -> str:

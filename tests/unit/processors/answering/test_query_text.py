@@ -60,15 +60,16 @@ def test_operators_become_filters(
 
 
 @pytest.mark.parametrize(
-    ("text", "per_file"), [("path:a/**", True), ("lang:go -x", False), ("symbol:f", False)]
+    ("text", "pattern"), [("path:a/**", r"\S"), ("lang:go -x", None), ("symbol:f lang:go", "")]
 )
-def test_operators_alone_are_a_list(text: str, per_file: bool) -> None:
+def test_operators_alone_are_a_list(text: str, pattern: str | None) -> None:
     """Documents are listed by their first line, and symbols by their definitions."""
     query = with_operators(query_of(text))
-    if "-x" in text:
+    if pattern is None:
         assert query.text == "-x"
         return
-    assert (query.mode, query.regex, query.per_file) == ("exact", True, per_file)
+    assert (query.mode, query.text) == ("exact", pattern)
+    assert query.regex == query.per_file == bool(pattern)
 
 
 def test_a_wrong_value_is_an_error() -> None:
