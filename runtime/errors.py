@@ -115,7 +115,10 @@ class HeadraceError(Exception):
 
 
 class Retryable(HeadraceError):
-    """The same work may succeed later, after ``retry_after`` if that is known."""
+    """The same work may succeed later."""
+
+    retry_after: timedelta | None
+    """Time until then, if it is known."""
 
     def __init__(
         self, message: str, remedy: str = "", *, retry_after: timedelta | None = None
@@ -153,7 +156,11 @@ class LogFull(Retryable):
 
 
 class SourceBusy(Retryable):
-    """Another sync, ``holder``, has the lease of the source until ``until``, or longer."""
+    """Another sync has the lease of the source."""
+
+    holder: str | None
+    until: datetime | None
+    """The earliest end of the lease."""
 
     def __init__(
         self, message: str, remedy: str, *, holder: str | None, until: datetime | None
@@ -188,7 +195,10 @@ class OutdatedChange(Poison):
 
 
 class EventIdReused(Poison):
-    """Event ids that were published within a day, with other changes; ``event_ids`` lists them."""
+    """An event id was published within a day, with another change."""
+
+    event_ids: tuple[str, ...]
+    """The ids that were refused."""
 
     def __init__(self, message: str, remedy: str = "", *, event_ids: tuple[str, ...] = ()) -> None:
         super().__init__(message, remedy)

@@ -8,7 +8,7 @@ import pytest
 
 from events.client.questions import QueryRefused
 from events.models import Problem
-from gateway.http.problems import problem_of, status_of
+from gateway.http.problems import ProblemKind, problem_kinds, problem_of, status_of
 from runtime import errors
 
 _ERRORS = [
@@ -51,6 +51,12 @@ def test_a_problem_gives_cause_remedy_and_time_of_the_next_try() -> None:
     assert problem["type"] == "urn:headrace:problem:RateLimited"
     assert (problem["detail"], problem["remedy"]) == ("600 requests", "slow down")
     assert (problem["retryable"], problem["retry_after_s"]) == (True, 3)
+
+
+@pytest.mark.parametrize("kind", problem_kinds(), ids=lambda kind: kind.code)
+def test_titles_are_plain_text(kind: ProblemKind) -> None:
+    """They come from docstrings, and name no attribute: a problem has other fields."""
+    assert "`" not in kind.title + kind.meaning
 
 
 def test_a_refused_query_keeps_its_own_code() -> None:
