@@ -65,7 +65,7 @@ _DOCUMENT = RouteDescription(
     },
     "# Herons\n\nHerons nest in March.\n",
     "text/markdown",
-    (409, 413, 415),
+    (409,),
 )
 _CHANGES = RouteDescription(
     Right.PUBLISH,
@@ -77,7 +77,6 @@ _CHANGES = RouteDescription(
         }
     ],
     _EVENTS,
-    (400, 413, 415),
 )
 _TEXT = RouteDescription(
     Right.READ, {"uri": "birds/herons.md", "lines": "1-3"}, responds_with="text/plain"
@@ -164,7 +163,7 @@ ROUTES: Mapping[str, RouteDescription] = {
 """Descriptions by method and path."""
 
 _USUAL = (401, 403, 404, 422, 429, 503)
-_BODY = (400, 413)
+_BODY = (400, 413, 415)
 _MEANINGS = {
     401: "No API key, or one that is not valid.",
     403: "The API key lacks the right.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
@@ -76,6 +77,7 @@ _REPORT = "report it with `instance`; the log of the gateway has the details"
 _TITLES = {error.__name__: error for error in vars(errors).values() if isinstance(error, type)}
 PROBLEM_TYPE = "application/problem+json"
 """Media type of problems."""
+_JSON_TYPE = re.compile(r"application/(.+\+)?json")
 
 
 class BodyTooLarge(HTTPException):
@@ -147,7 +149,7 @@ def _is_kind(error: type) -> bool:
 
 
 def _kind_of(name: str, error: type[HeadraceError]) -> ProblemKind:
-    meaning = " ".join((getdoc(error) or name).replace("``", "`").split())
+    meaning = " ".join((getdoc(error) or name).split())
     title = f"{meaning.partition('. ')[0].rstrip('.')}."
     is_retryable = issubclass(error, Retryable)
     remedy = "repeat the request after `retry_after_s`" if is_retryable else "see `remedy`"
@@ -196,6 +198,11 @@ def _headers(error: HeadraceError, problem: Mapping[str, Any]) -> dict[str, str]
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError | ValidationError)
     wrong = error.errors()
+    media_type = _unparsed_type(request, wrong)
+    if media_type is not None:
+        detail = f"this path takes JSON, but `Content-Type` is {media_type[:80] or 'missing'}"
+        remedy = "send the header `Content-Type: application/json`"
+        return _response(_problem(HTTP_CODES[415][0], 415, detail, remedy, _instance(request)))
     if any(field["type"] == "json_invalid" for field in wrong):
         code, remedy = HTTP_CODES[400]
         problem = _problem(code, 400, "the body is not JSON", remedy, _instance(request))
@@ -209,6 +216,14 @@ async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
         _instance(request),
     )
     return _response(problem | {"errors": fields})
+
+
+def _unparsed_type(request: Request, wrong: Sequence[Any]) -> str | None:
+    """Media type of a body that was not parsed, '' if it has none; None if it was parsed."""
+    if not any(tuple(one["loc"]) == ("body",) and one["type"] != "missing" for one in wrong):
+        return None
+    named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return None if _JSON_TYPE.fullmatch(named) else named
 
 
 def _field(error: Mapping[str, Any]) -> dict[str, str]:

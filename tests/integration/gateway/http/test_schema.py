@@ -136,6 +136,31 @@ async def test_the_examples_are_accepted(served: Gateway) -> None:
             assert response.is_success or response.status_code in allowed, response.text
 
 
+async def test_json_of_another_media_type_is_refused_with_the_header_to_send(
+    served: Gateway,
+) -> None:
+    """`curl -d` sends the media type of a form, and other programs none."""
+    document = await document_of(served)
+    paths = set()
+    async with served.client(None, rights=frozenset(Right)) as client:
+        for operation in operations(document):
+            taken = operation.description.get("requestBody", {}).get("content", {})
+            if set(taken) != {"application/json"}:
+                continue
+            paths.add(operation.path)
+            request = example_request(operation)
+            request["url"] = served.url + request["url"]
+            for media_type in ("application/x-www-form-urlencoded", ""):
+                request["headers"]["Content-Type"] = media_type
+                response = await client.request(**request)
+                check_response(document, operation, response)
+                assert response.status_code == 415, (operation.name, response.text)
+                assert "415" in operation.description["responses"]
+                assert "Content-Type" in response.json()["detail"]
+                assert "`Content-Type: application/json`" in response.json()["remedy"]
+    assert len(paths) >= 8
+
+
 async def test_a_route_needs_the_right_that_the_document_names(served: Gateway) -> None:
     """Keys of all other rights get 403, and requests without a key 401."""
     document = await document_of(served)
