@@ -111,7 +111,8 @@ class Like(Data):
     """A chunk that other chunks are to be like: by its id, or by a line of a document.
 
     Without a ``line``, it is the first chunk of the document. If no chunk has the line, it is the
-    nearest one. ``other_documents``: leave out the other chunks of its document.
+    nearest one, unless the line is behind the last one of the document. ``other_documents``:
+    leave out the other chunks of its document.
     """
 
     chunk_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None

@@ -183,6 +183,6 @@ def _line_range(lines: str | None) -> tuple[int, int | None]:
     if lines is None:
         return 1, None
     parts = _LINES.fullmatch(lines)
-    if parts is None or int(parts[1]) < 1:
+    if parts is None or not 1 <= int(parts[1]) <= int(parts[2] or parts[1]):
         raise UsageError(f"lines {lines[:40]!r} is not a range", "write it as 10-40, or as 10")
     return int(parts[1]), int(parts[2] or parts[1])

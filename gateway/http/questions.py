@@ -6,7 +6,8 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from events.models import Judgement, Kind, QueryAnswer
 from gateway.auth.callers import Caller, Right
@@ -22,6 +23,16 @@ router = APIRouter(tags=["questions"], route_class=KeyedRoute)
 
 _MARKDOWN = "text/markdown"
 _USUAL_CONTEXT = 4_000
+_PARAMETERS = {
+    "text": "q",
+    "kinds": "kind",
+    "collections": "collection",
+    "uri_prefix": "under",
+    "path_globs": "path",
+    "languages": "lang",
+    "symbols": "symbol",
+}
+"""Parameters of an address whose name is not that of the field of a question."""
 
 
 class QuestionLine(QuestionOptions):
@@ -91,8 +102,14 @@ async def ask_line(
         "symbols": line.symbol,
         "where": line.where,
     }
-    asked = {"like": line.like} | ({"text": line.q} if line.q or line.like is None else {})
-    question = Question.model_validate(fields | asked | {"filters": filters})
+    if bool(line.q) == (line.like is not None):
+        needed = {"type": "value_error", "loc": ("query", "q"), "msg": "give either q or like"}
+        raise RequestValidationError([needed])
+    asked = {"text": line.q} if line.q else {"like": line.like}
+    try:
+        question = Question.model_validate(fields | asked | {"filters": filters})
+    except ValidationError as error:
+        raise RequestValidationError(list(map(_of_parameter, error.errors()))) from None
     return await _answer(request, services, caller, project, question)
 
 
@@ -128,6 +145,12 @@ async def judge(
     """
     event_id = await services.knowledge.judge(caller, project, judgement, idempotency_key)
     return JudgementReceipt(event_id=event_id)
+
+
+def _of_parameter(error: Any) -> dict[str, Any]:
+    """Replace the field of a question in an error by the parameter that gave it."""
+    names = [part for part in error["loc"] if part != "filters"]
+    return {**error, "loc": ("query", _PARAMETERS.get(names[0], names[0])) if names else ()}
 
 
 async def _answer(

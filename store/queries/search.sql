@@ -106,7 +106,15 @@ where c.generation_id = $1 and c.id = $2 and {conditions}
 
 -- name: chunk_by_place
 -- The chunk with the line $3 of a document, or the nearest one; first in the agent's own document.
-select c.id, c.document_id, c.content, c.is_example
+select
+    c.id,
+    c.document_id,
+    c.content,
+    c.is_example,
+    (
+        select max(l.end_line) from chunks l
+        where l.generation_id = c.generation_id and l.document_id = c.document_id
+    ) as last_line
 from documents d
 join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
 where d.generation_id = $1 and d.uri = $2 and not c.is_example and {conditions}

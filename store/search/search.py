@@ -308,8 +308,11 @@ class Search:
                 named_by = [like.uri, like.line or 1]
             sql, arguments = visible(query, generation, agent, first_parameter=2 + len(named_by))
             chunk = await connection.fetchrow(sql, generation.id, *named_by, *arguments)
-            if chunk is None:
+            behind = chunk is not None and like.line is not None and like.line > chunk["last_line"]
+            if chunk is None or behind:
                 place = like.uri if like.chunk_id is None else f"chunk {like.chunk_id}"
+                if behind:
+                    place = f"{place}:{like.line}"
                 raise NotFound(
                     f"the project has no chunk at {place}",
                     "use a place or a chunk_id of a result; ids change when a document does",

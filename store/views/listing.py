@@ -407,13 +407,18 @@ class Listing:
         Lines that the document does not have are left out. Blank lines at its end are not stored.
 
         Raises:
-            NotFound: the agent sees no document of this uri.
+            NotFound: the agent sees no document of this uri, or ``first`` is behind its last line.
         """
         first = max(first, 1)
         async with self._live(project, agent) as (connection, live):
             document_id = await _document_id(connection, live, project, agent, uri)
             row = await connection.fetchrow(_QUERIES["size_of_document"], live.id, document_id)
             total, content_hash = row["total"], row["content_hash"]
+            if first > max(total, 1):
+                raise NotFound(
+                    f"{uri} has no line {first}; its last line is {total}",
+                    f"read lines between 1 and {total}",
+                )
             last = total if last is None else min(last, total)
             parts = await connection.fetch(
                 _QUERIES["text_of_document"], live.id, document_id, first, last

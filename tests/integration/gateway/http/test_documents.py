@@ -78,6 +78,12 @@ async def test_a_published_document_is_answered_listed_and_read(
     total = len(HERONS.splitlines())
     assert lines.text == "# Owls"
     assert lines.headers["content-range"] == f"lines {OWLS}-{OWLS}/{total}"
+    behind = {"uri": "birds/herons.md", "lines": f"{total + 1}-{total + 9}"}
+    refused = await client.get("text", params=behind)
+    assert (refused.status_code, refused.json()["code"]) == (404, "NotFound")
+    assert f"its last line is {total}" in refused.json()["detail"]
+    reversed_lines = {"uri": "birds/herons.md", "lines": "3-2"}
+    assert (await client.get("text", params=reversed_lines)).status_code == 422
 
     chunks = (await client.get("chunks", params={"uri": "birds/herons.md", "limit": 1})).json()
     assert chunks["items"][0]["heading_path"] == ["Herons"]
@@ -124,8 +130,26 @@ async def test_a_place_takes_the_place_of_a_question(client: httpx2.AsyncClient)
         uris = {result["citation"]["uri"] for result in response.json()["results"]}
         assert uris == {"birds/herons.md"}
     for parameters in ({}, {"q": "herons", "like": "notes.txt:1"}):
-        assert (await client.get("ask", params=parameters)).status_code == 422
-    assert (await client.get("ask", params={"like": "absent.txt:1"})).status_code == 404
+        assert await wrong_parameter(client, **parameters) == "q"
+    for place in ("absent.txt:1", "notes.txt:2"):
+        assert (await client.get("ask", params={"like": place})).status_code == 404
+
+
+async def wrong_parameter(client: httpx2.AsyncClient, **parameters: str) -> str:
+    """Ask by the address, and return the only parameter that the problem names."""
+    response = await client.get("ask", params=parameters)
+    assert response.status_code == 422, response.text
+    [error] = response.json()["errors"]
+    name: str = error["parameter"]
+    assert error["pointer"] == f"?{name}"
+    return name
+
+
+async def test_a_problem_of_an_address_names_the_parameter(client: httpx2.AsyncClient) -> None:
+    """It is not the field that a question in a body has."""
+    for name, value in (("limit", "0"), ("path", ""), ("under", "x" * 5000), ("where", "(")):
+        assert await wrong_parameter(client, q="herons", **{name: value}) == name
+    assert await wrong_parameter(client, q=" ") == "q"
 
 
 async def test_the_context_alone_is_sent_as_markdown(client: httpx2.AsyncClient) -> None:

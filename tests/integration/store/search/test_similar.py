@@ -68,14 +68,16 @@ async def test_other_documents_only(index: Index) -> None:
 
 
 async def test_places_name_the_nearest_chunk(index: Index) -> None:
-    """An agent's own document comes first; the line may lie behind the end."""
+    """An agent's own document comes first; a line behind the end names no chunk."""
     first = await like(index, Like(uri="herons"))
-    second = await like(index, Like(uri="herons", line=99))
+    second = await like(index, Like(uri="herons", line=2))
     assert second.chunk_id > first.chunk_id
     assert (await like(index, Like(chunk_id=second.chunk_id))).chunk_id == second.chunk_id
     own = await like(index, Like(uri="herons", line=1), agent="ada")
     assert own.chunk_id not in (first.chunk_id, second.chunk_id)
     assert (await like(index, Like(uri="bare"))).vectors == {}
+    with pytest.raises(NotFound, match="no chunk at herons:99"):
+        await like(index, Like(uri="herons", line=99))
 
 
 async def test_a_place_in_an_overlay_is_in_the_version_of_the_overlay(index: Index) -> None:

@@ -168,7 +168,9 @@ async def test_lines_are_those_of_the_document(listing: Listing, store: Store) -
     assert (whole.first, whole.last, whole.total, whole.exact) == (1, 6, 6, True)
     assert (await listing.lines(PROJECT, None, "crlf")).exact is False
     rows = text.split("\n")
-    for first in range(1, 8):
+    with pytest.raises(NotFound, match="a has no line 7; its last line is 6"):
+        await listing.lines(PROJECT, None, "a", first=7)
+    for first in range(1, 7):
         for last in range(1, 9):
             part = await listing.lines(PROJECT, None, "a", first=first, last=last)
             assert part.text == "\n".join(rows[first - 1 : min(last, 6)])
