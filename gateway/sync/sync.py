@@ -145,6 +145,10 @@ async def sync_source(
     limits = sizes.within(MAX_CONTENT_BYTES)
     registration = await registration_of(source, destination, store.sources)
     job = _Job(registration, client, store, limits, full, show, counts_uncommitted)
+    first_listing = None
+    if await store.live(destination.project) is None:
+        # before registration, which creates the project: a source that can't be read makes none
+        first_listing = await _list(job, State())
     registered = await registration.register(store.sources)
     report = _report(registration, registered.name)
     outcomes = None
@@ -153,7 +157,7 @@ async def sync_source(
         following = client.following(vectors=until is Until.VECTORS)
         outcomes = Outcomes(client, following, report, show)
     async with hold_lease(store.sources, registered, client, show) as lease:
-        comparison = await _compare(job, registered, lease)
+        comparison = await _compare(job, registered, lease, first_listing=first_listing)
         report.commit = comparison.listing.commit
         if comparison.sync is None:
             report.older_than = lease.leased.commit
@@ -253,19 +257,28 @@ def _check(destination: Destination) -> None:
 
 
 async def _compare(
-    job: _Job, registered: RegisteredSource, lease: Lease | None = None, *, read_all: bool = False
+    job: _Job,
+    registered: RegisteredSource,
+    lease: Lease | None = None,
+    *,
+    read_all: bool = False,
+    first_listing: Listing | None = None,
 ) -> _Comparison:
     """Compare a source with the index; raise UsageError if a document belongs to another source.
 
     Without a lease the source is not registered, and the index contains nothing of it. Git and
-    Postgres work at the same time: each takes half a second for 100,000 files.
+    Postgres work at the same time: each takes half a second for 100,000 files. ``first_listing`` is
+    used if no other sync has finished since.
     """
     leased = None if lease is None else lease.leased
     state = State() if leased is None else State.from_json(leased.state)
     saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
     state.options = job.options()
     async with _concurrently(_read_index(job, leased, state)) as index_read:
-        listing = await _list(job, state)
+        if first_listing is not None and leased is not None and not leased.state:
+            listing = first_listing
+        else:
+            listing = await _list(job, state)
         has_copies = job.registration.has_copies
         if leased is not None and leased.commit is not None and has_copies and not job.full:
             is_older = job.source.is_older

@@ -25,7 +25,8 @@ from gateway.sync.report import SyncReport, describe
 from gateway.sync.sync import Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
-from sources import Reason, SizeLimits, open_source
+from sources import Listing, Reason, SizeLimits, open_source
+from sources.directory import DirectorySource
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
@@ -123,6 +124,30 @@ async def test_two_sources_keep_their_documents_apart(
         assert counts(await syncs(a)) == (1, 0, 0)
         with pytest.raises(UsageError, match="belong"):
             await syncs(a, source="other")
+
+
+async def test_a_source_that_can_not_be_read_creates_no_project(
+    syncs: Syncs, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that can be read is listed once."""
+    write_files(root, {"README.md": "Alpha retries payments."})
+    listed = []
+    of_directory = DirectorySource.list
+
+    def refuse(*_: object) -> Listing:
+        raise UsageError("there are no credentials")
+
+    def count(source: DirectorySource, sizes: SizeLimits) -> Listing:
+        listed.append(source)
+        return of_directory(source, sizes)
+
+    monkeypatch.setattr(DirectorySource, "list", refuse)
+    with pytest.raises(UsageError, match="no credentials"):
+        await syncs(root)
+    assert await syncs.store.live(PROJECT) is None
+    monkeypatch.setattr(DirectorySource, "list", count)
+    assert counts(await syncs(root, Until.PUBLISHED)) == (0, 1, 0)
+    assert len(listed) == 1
 
 
 async def test_only_its_user_finds_the_documents_of_a_private_source(
