@@ -76,12 +76,15 @@ _STANDARD_STREAMS = (0, 1, 2)
 
 def run() -> None:
     """Run the command line and exit: 0 on success, 1 on failure, 2 on wrong usage."""
-    _open_closed_streams()
-    from gateway.processes.forked_command import run_forked  # noqa: PLC0415
+    try:
+        _open_closed_streams()
+        from gateway.processes.forked_command import run_forked  # noqa: PLC0415
 
-    arguments = sys.argv[1:]
-    code = run_forked(arguments)
-    sys.exit(run_here(arguments) if code is None else code)
+        arguments = sys.argv[1:]
+        code = run_forked(arguments)
+        sys.exit(run_here(arguments) if code is None else code)
+    except KeyboardInterrupt:  # during what `run_here` does not do
+        sys.exit(_INTERRUPTED)
 
 
 def _open_closed_streams() -> None:

@@ -47,7 +47,9 @@ def test_only_kinds_that_exist_are_offered() -> None:
     assert {kind.value for kind in DOCUMENT_KINDS} == {*CHUNKERS, *EXTRACTORS}
 
 
-@pytest.mark.parametrize("module", ["typer", "gateway.commands.status"])
+@pytest.mark.parametrize(
+    "module", ["gateway.processes.forked_command", "typer", "gateway.commands.status"]
+)
 def test_ctrl_c_while_modules_load(module: str) -> None:
     """Ctrl-C during the imports prints no traceback."""
     code = INTERRUPTED_IMPORT.format(name=module, error="KeyboardInterrupt")
