@@ -90,6 +90,7 @@ async def bring_down(settings: Settings) -> bool:
         ) from None
     except ProcessLookupError:
         return True
+    stderr().print(f"waiting for the processes of `headrace up` ({owner}) to end", markup=False)
     patience = settings.shutdown_timeout + _SERVERS_STOP_TIMEOUT
     try:
         async with asyncio.timeout(patience.total_seconds()):

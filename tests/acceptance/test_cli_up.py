@@ -203,7 +203,9 @@ async def test_it_runs_in_the_background(cli: Cli, home: Path) -> None:
         assert "Ready to accept connections" in (await cli("logs", "redis", "-n", "3")).stdout
     finally:
         ended = await cli("down")
-    assert ended.stderr.strip() == "headrace is down"
+    waiting, last = ended.stderr.splitlines()
+    assert waiting.startswith("waiting for the processes of `headrace up`")
+    assert last == "headrace is down"
     assert not (home / "up.json").exists()
     assert "does not run" in (await cli("down")).stderr
 
