@@ -189,19 +189,22 @@ async def watch_sources(
         poll: compare the files every second instead of asking the operating system.
 
     Raises:
-        UsageError: a source can't be watched, or none exists any more.
+        UsageError: a source can't be watched, then nothing is synced; or none exists any more.
         HeadraceError: the first sync of a source failed.
     """
     settle_heap(YOUNG_OBJECTS)
     prepare_home(settings)
+    opened = []
+    for request in requests:
+        source = request.open(settings)
+        if not isinstance(source, WatchableSource):
+            raise UsageError(
+                f"{source.location} can't be watched", "run `headrace sync` on a timer"
+            )
+        opened.append((request, source))
     async with AsyncExitStack() as exits:
         watches: list[tuple[Watcher, Callable[[], Awaitable[SyncReport]]]] = []
-        for request in requests:
-            source = request.open(settings)
-            if not isinstance(source, WatchableSource):
-                raise UsageError(
-                    f"{source.location} can't be watched", "run `headrace sync` on a timer"
-                )
+        for request, source in opened:
             lock = watch_lock(settings, request.destination.project, source.location)
             with suppress(UsageError):
                 lock.acquire()

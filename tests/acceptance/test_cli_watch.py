@@ -80,6 +80,8 @@ async def test_a_watch_follows_its_sources_until_it_is_stopped(
         WorkerProcess(own_redis.url, database, {}),
         watching(*arguments, environment=environment) as watch,
     ):
+        refused = await cli("watch", str(docs), str(tmp_path / "absent"), "-p", "plant")
+        assert "absent doesn't exist" in refused.line, "the first path is not synced before"
         await eventually(lambda: f"watching {code}" in watch.printed(), "it watches", timeout=60)
         assert [report["published"] for report in objects(watch)] == [3, 1]
 
