@@ -109,7 +109,7 @@ def _ending(operation: Literal["redrive", "drop"]) -> Callable[..., None]:
         if letter_id is None:
             typer.echo(f"{done}: {_changed(_with_selection(end_many))}")
         elif is_redrive:
-            typer.echo(f"redriven as {_with_letters(lambda dead: dead.redrive(letter_id))}")
+            typer.echo(f"redriven as {_with_letters(lambda dead: _redriven(dead, letter_id))}")
         else:
             _with_letters(lambda dead: dead.drop(letter_id))
             typer.echo("dropped: 1")
@@ -121,6 +121,13 @@ command.command("redrive", help="Process a dead letter again at its position in 
     _ending("redrive")
 )
 command.command("drop", help="Delete a dead letter permanently.")(_ending("drop"))
+
+
+async def _redriven(dead: DeadLetters, letter_id: str) -> str:
+    """Redrive a letter; return the token of its change, or the new id of an entry without one."""
+    letter = await dead.show(letter_id)
+    entry_id = await dead.redrive(letter_id)
+    return letter.token or entry_id
 
 
 def _changed(outcomes: Sequence[LetterOutcome]) -> int:

@@ -275,7 +275,7 @@ async def test_a_sync_can_wait_for_vectors(cli: Cli, plant: Path) -> None:
     assert report["chunks_embedded"] >= 2
 
 
-async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
+async def test_dead_letter_is_listed_shown_redriven_and_dropped(cli: Cli) -> None:
     """An event that can't be processed stays in the dead letters with its reason."""
     reference = {"sha256": "0" * 64, "size_bytes": 10}
     data = {"project": "notes", "uri": "lost", "content_ref": reference}
@@ -293,6 +293,11 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
     assert reason.strip() == f"UnsupportedContent after 1 attempt: {letter['detail']}"
     shown = await cli("dead", "show", letter["id"])
     assert "lost" in shown.stdout
+    redriven = await cli("dead", "redrive", letter["id"])
+    lane = letter["topic"].rpartition(".")[2]
+    token = f"{lane}:{letter['partition']}:{letter['entry_id']}"
+    assert redriven.stdout == f"redriven as {token}\n"
+    [letter] = await eventually(listed, "it is a dead letter again")
     assert (await cli("dead", "drop", letter["id"])).code == 0
     assert "no dead letters" in (await cli("dead", "list")).stdout
 
