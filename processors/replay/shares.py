@@ -138,7 +138,7 @@ class _Share:
         """Send the order, and yield what the process reports.
 
         Raises:
-            OSError: the process has ended, or does not go on.
+            OSError: the process has ended, or does not continue.
             ValueError: a line is not complete.
             Unavailable: nothing may be written any more.
         """
