@@ -15,7 +15,7 @@ from rich.text import Text
 
 from content.signatures import signature_of, symbols_of
 from events.models import Kind, QueryAnswer, SearchResult
-from gateway.output import printable
+from gateway.output import on_one_line, printable
 
 __all__ = ["explanation", "print_answer", "print_results"]
 
@@ -72,17 +72,17 @@ def explanation(result: SearchResult) -> str:
 
 def _head(number: int, result: SearchResult, *, explain: bool) -> list[RenderableType]:
     source = result.citation
-    head = Text.assemble(f"{number}. ", (printable(source.place), "bold cyan"))
+    head = Text.assemble(f"{number}. ", (on_one_line(source.place), "bold cyan"))
     name = source.symbol or " > ".join(source.heading_path) or result.title
     if name:
-        head.append(f"  {printable(name)}", style="bold")
+        head.append(f"  {on_one_line(name)}", style="bold")
     parts: list[RenderableType] = [head]
     if explain:
         parts.append(Text(f"   {explanation(result)}", style="dim"))
     if result.explanation:
         parts.append(Text(f"   {result.explanation}", style="dim"))
     if source.permalink:
-        parts.append(Text(f"   {printable(source.permalink)}", style="dim"))
+        parts.append(Text(f"   {on_one_line(source.permalink)}", style="dim"))
     return parts
 
 
@@ -106,9 +106,17 @@ def _best_lines(result: SearchResult, question: str, *, colour: bool) -> list[Re
 
 
 def _other_matches(result: SearchResult) -> Iterator[RenderableType]:
-    """One line for each other match, with its place and name."""
+    """One line for each other match, with its place and name.
+
+    Chunks of one long line have the same place: it is printed once, and not if it is cited above.
+    """
+    cited = result.citation
+    place = f"{cited.start_line}-{cited.end_line}" if cited.page is None else f"page {cited.page}"
+    printed = {(place, cited.symbol or " > ".join(cited.heading_path))}
     for match in result.other_matches or ():
-        yield Text(f"   also {match.place}  {printable(match.name)}".rstrip(), style="dim")
+        if (match.place, match.name) not in printed:
+            printed.add((match.place, match.name))
+            yield Text(f"   also {match.place}  {on_one_line(match.name)}".rstrip(), style="dim")
 
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from events.models import QueryAnswer, SearchResult
-from gateway.output import print_json, printable
+from gateway.output import on_one_line, print_json, printable
 
 __all__ = ["LinePrinter"]
 
@@ -36,7 +36,7 @@ class LinePrinter:
             self.results += 1
 
     def _lines(self, result: SearchResult) -> Iterator[str]:
-        uri = self._painted(_PURPLE, printable(result.citation.uri))
+        uri = self._painted(_PURPLE, on_one_line(result.citation.uri))
         if self._uris:
             yield uri
         elif self._counts:

@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runtime.terminal import escaped, printable
+from runtime.terminal import escaped, on_one_line, printable
 
-__all__ = ["print_json", "printable", "stderr", "stdout", "table"]
+__all__ = ["on_one_line", "print_json", "printable", "stderr", "stdout", "table"]
 
 _MOST_EXACT = 2**53 - 1
 _ANY_WIDTH = 10_000

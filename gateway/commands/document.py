@@ -18,7 +18,7 @@ from gateway.deletion import (
     print_report,
     run_purge,
 )
-from gateway.output import print_json, printable, stdout, table
+from gateway.output import on_one_line, print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.purge.documents import Purge, PurgeReport, purge_documents
@@ -112,12 +112,12 @@ def show(
         return
     chunks = plain.pop("chunks_held")
     for name, value in plain.items():
-        typer.echo(f"{name.replace('_', ' '):>13}  {printable(str(value))}")
+        typer.echo(f"{name.replace('_', ' '):>13}  {on_one_line(str(value))}")
     for chunk in chunks:
         lines = f"{chunk['start_line']}-{chunk['end_line']}"
         heading = " > ".join([*chunk["heading_path"], *filter(None, [chunk["symbol"]])])
         part = "code example, lines" if chunk["is_example"] else "lines"
-        typer.echo(printable(f"\n--- {part} {lines}  {heading}".rstrip()))
+        typer.echo(f"\n--- {part} {lines}  {on_one_line(heading)}".rstrip())
         typer.echo(printable(chunk["content"]))
 
 
@@ -264,7 +264,7 @@ async def _read(
 def _row(document: DocumentRow) -> dict[str, Any]:
     """Columns of the table. Agent and commit are None if the document has none."""
     return {
-        "uri": document.uri,
+        "uri": on_one_line(document.uri),
         "agent": document.agent,
         "kind": document.kind,
         "chunks": document.chunks,

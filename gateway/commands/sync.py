@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from events.names import Lane
-from gateway.output import print_json, printable, stderr
+from gateway.output import on_one_line, print_json, printable, stderr
 from gateway.progress import progress
 from gateway.servers import prepare_home
 from gateway.session import (
@@ -381,7 +381,7 @@ def _note(line: str) -> None:
 
 def _print_lines(report: SyncReport, skipped: bool, *, is_preview: bool = False) -> None:
     for line in describe(report, skipped=skipped, is_preview=is_preview):
-        typer.echo(printable(line))
+        typer.echo(on_one_line(line))
 
 
 def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, json: bool) -> None:
@@ -395,5 +395,5 @@ def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, jso
     for step in steps:
         document = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
         why = f" ({step.reason or 'not read'})" if step.reason not in _OBVIOUS else ""
-        typer.echo(printable(f"to {_VERBS[step.change]}{why}: {document}"))
+        typer.echo(on_one_line(f"to {_VERBS[step.change]}{why}: {document}"))
     _print_lines(report, skipped, is_preview=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gateway.failures import one_line
-from gateway.output import printable
+from gateway.output import on_one_line
 from gateway.progress import show_nothing
 from gateway.servers import prepare_home
 from gateway.session import run_client
@@ -85,7 +85,7 @@ def sync_behind_git(settings: Settings, request: SyncRequest, location: str) -> 
             lines = [f"{location}: {one_line(error)}"]
         except HeadraceError as error:
             lines = [f"{location}: {one_line(error)}; a later sync publishes the commits"]
-    return [printable(f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}") for line in lines]
+    return [on_one_line(f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}") for line in lines]
 
 
 @contextmanager

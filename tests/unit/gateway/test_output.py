@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -20,8 +22,13 @@ from events.models import (
 from events.names import Topic
 from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
+from gateway.commands import document, sync
+from gateway.line_view import LinePrinter
 from gateway.output import print_json, printable, stdout, table
 from gateway.status.rows import stream_row
+from gateway.sync.report import SyncReport
+from sources import Reason
+from sources.comparison import Step
 
 
 @pytest.mark.parametrize(
@@ -84,6 +91,40 @@ def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) ->
     assert "keyword match · score 0.500" in capsys.readouterr().out
 
 
+def test_places_of_one_long_line_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Chunks of the line that is cited are no further places; names in it are."""
+    update = {
+        "citation": Citation(uri="a.txt", start_line=1, end_line=1),
+        "other_matches": tuple(
+            OtherMatch(chunk_id=2, start_line=1, end_line=1, symbol=symbol, score=0.1)
+            for symbol in (None, "fly", None, "fly")
+        ),
+    }
+    print_results(Console(), [found("Herons nest.").model_copy(update=update)], "herons")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "also" in line] == ["   also 1-1  fly"]
+
+
+def test_a_uri_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line break in a uri is printed as an escape by every command that prints uris."""
+    cited = Citation(uri="a\nb\t.txt", start_line=1, end_line=2)
+    result = found("Herons nest.").model_copy(update={"citation": cited, "title": "x\ny"})
+    print_results(Console(), [result], "herons")
+    assert capsys.readouterr().out.startswith(r"1. a\nb\t.txt:1-2  x\ny")
+    answer = QueryAnswer(query_id="1", project="docs", results=(result,), watermark={}, coverage=1)
+    printer = LinePrinter(json=False, uris=True, counts=False, separate=False)
+    printer.answer(answer)
+    assert capsys.readouterr().out == "a\\nb\\t.txt\n"
+    step = Step("delete", "a\nb.txt", Reason.DELETED)
+    report = SyncReport("docs", "/docs", "directory", skipped_paths={"c\nd": "binary"})
+    sync._print_preview(report, [step], skipped=True, json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[2]) == (r"to delete: a\nb.txt", r"skipped (binary): c\nd")
+    fields = ("agent", "kind", "chunks", "pending", "commit", "token")
+    row = SimpleNamespace(uri="a\nb.txt", **dict.fromkeys(fields))
+    assert document._row(cast("Any", row))["uri"] == r"a\nb.txt"
+
+
 def test_sections_have_headings(capsys: pytest.CaptureFixture[str]) -> None:
     """Each section has numbers of its own; a single one has no heading."""
     code = [found("herons = 1").model_copy(update={"section": "code"})] * 2
@@ -105,6 +146,7 @@ def test_the_definition_and_the_other_matches_are_printed(
         "definition": (SourceLines(start_line=3, text="def nest(\n    month,\n):"),),
         "other_matches": (
             OtherMatch(chunk_id=2, start_line=40, end_line=52, symbol="Heron.fly", score=0.1),
+            OtherMatch(chunk_id=3, start_line=40, end_line=52, symbol="Heron.fly", score=0.1),
         ),
     }
     for start_line, between in ((6, []), (9, [["…"]])):
@@ -118,7 +160,7 @@ def test_the_definition_and_the_other_matches_are_printed(
             *between,
             [str(start_line), "herons", "+=", "1"],
         ]
-        assert lines[5 + len(between)] == "   also 40-52  Heron.fly"
+        assert lines[5 + len(between) :] == ["   also 40-52  Heron.fly", ""]
     body = "\n".join(["def nest(month):", *["    swans += 1"] * 20, "    herons += 1"])
     cited = Citation(uri="a.py", start_line=1, end_line=22, symbol="nest")
     print_results(
