@@ -19,17 +19,19 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.shared._stream_protocols import WriteStream
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    PARSE_ERROR,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
     CompleteResult,
     Completion,
+    ErrorData,
     GetPromptRequestParams,
     GetPromptResult,
     JSONRPCError,
@@ -139,8 +141,62 @@ async def serve_text(
     streams = stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout))
     async with streams as (incoming, outgoing):
         await server.run(
-            incoming, _Responses(outgoing, replayed), server.create_initialization_options()
+            _Requests(incoming, outgoing),
+            _Responses(outgoing, replayed),
+            server.create_initialization_options(),
         )
+
+
+class _Requests:
+    """Stream of messages from a client. A line that is not JSON gets an error as its response.
+
+    The SDK ignores such a line. A blank one is ignored here, too.
+    """
+
+    def __init__(
+        self,
+        stream: ReadStream[SessionMessage | Exception],
+        responses: WriteStream[SessionMessage],
+    ) -> None:
+        self._stream = stream
+        self._responses = responses
+
+    @property
+    def last_context(self) -> object:
+        """Context of the last message, in which the SDK runs its handler."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._stream.receive()
+        if isinstance(item, ValidationError) and _is_text(item):
+            error = ErrorData(code=PARSE_ERROR, message="the line is not JSON")
+            response = JSONRPCError(jsonrpc="2.0", id=None, error=error)
+            await self._responses.send(SessionMessage(response))
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _is_text(error: ValidationError) -> bool:
+    """True if what could not be parsed is neither JSON nor blank."""
+    first = error.errors(include_url=False)[0]
+    return first["type"] == "json_invalid" and bool(str(first["input"]).strip())
 
 
 class _Responses:

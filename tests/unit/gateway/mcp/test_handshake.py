@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp_types import PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from gateway.mcp.handshake import FILE, LONGEST_LINE, Handshake
@@ -173,6 +174,14 @@ def test_a_client_receives_the_responses_of_the_sdk(lines: list[bytes]) -> None:
 def test_unusual_lines_within_a_session(opening: dict[str, Any], unusual: bytes) -> None:
     lines = [line(opening), unusual]
     assert responses(lines, Handshake("notes", may_publish=True)) == responses(lines, None)
+
+
+def test_a_line_that_is_not_json_gets_an_error() -> None:
+    """It has no id; blank lines and other messages that are not valid get none."""
+    lines = [line(initialize()), b"not JSON\n", b"\n", b"[]\n"]
+    received = [json.loads(response) for response in responses(lines, None)]
+    [error] = [response["error"] for response in received if response["id"] is None]
+    assert error["code"] == PARSE_ERROR
 
 
 def test_a_client_that_falls_back_gets_the_refusal_of_the_server() -> None:
