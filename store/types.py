@@ -163,9 +163,9 @@ class SearchRequest:
     ``described``: number of the best chunks of each retriever whose places need a ``beginning``.
 
     ``subject``: the chunk that others are to be like, which is left out. Its terms take the place
-    of ``text``. ``narrowed``: ids of the chunks that have all words of the phrases in the filters,
-    or None if they are unknown or many. ``defining``: ids of chunks that define one of the symbols
-    in the filters, although their own symbols do not say so.
+    of ``text``. ``narrowed``: ids of the chunks that have all words of the phrases and symbols in
+    the filters, or None if they are unknown or many. ``defining``: ids of chunks that define one of
+    the symbols in the filters, although their own symbols do not say so.
     """
 
     project: str

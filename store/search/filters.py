@@ -20,7 +20,7 @@ from events.names import overlay_suffix
 from store.postgres.named_queries import named
 from store.search.conditions import Condition, Parameters, language_query, sql_of
 from store.search.keyword.tokenizer import definition_expression
-from store.search.patterns import Word, phrase_expression, phrase_words
+from store.search.patterns import Word, phrase_expression, phrase_words, words_of_any
 from store.types import ChunkPlace, Subject
 
 __all__ = ["PLANNED_ONCE", "Condition", "Visibility"]
@@ -43,9 +43,9 @@ class Visibility:
 
     ``subject`` is a chunk to leave out, with its document if it names one. ``overlay`` is empty, or
     the suffix of the agents of documents that take the place of others. ``narrowed``: ids of the
-    chunks that have all words of the phrases, or None if they are unknown or many. ``defining``:
-    see ``with_definitions``. ``is_covered``: every chunk of the generation has its vector, so that
-    no table has to show which have none.
+    chunks that have all ``words``, or None if they are unknown or many. ``defining``: see
+    ``with_definitions``. ``is_covered``: every chunk of the generation has its vector, so that no
+    table has to show which have none.
 
     Its methods need a connection in a scope of the generation and of the agent that searches.
     """
@@ -76,7 +76,8 @@ class Visibility:
     @property
     def words(self) -> tuple[Word, ...]:
         """Words that each chunk has that passes."""
-        return tuple(word for phrase in self.filters.phrases for word in phrase_words(phrase))
+        of_phrases = (word for phrase in self.filters.phrases for word in phrase_words(phrase))
+        return (*of_phrases, *words_of_any(self.defined))
 
     @property
     def defined(self) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ automaton would be large.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from runtime.errors import UsageError
 from store.search.keyword.tokenizer import EXACT, terms
 
-__all__ = ["MOST_STATES", "Pattern", "Word", "phrase_expression", "phrase_words"]
+__all__ = ["MOST_STATES", "Pattern", "Word", "phrase_expression", "phrase_words", "words_of_any"]
 
 MOST_STATES = 1_000
 """Most characters and classes of an expression, each counted as often as it may be repeated."""
@@ -111,20 +112,29 @@ def phrase_words(phrase: str) -> Iterator[Word]:
             yield Word(alternatives, "")
 
 
+def words_of_any(names: Sequence[str]) -> Iterator[Word]:
+    """Words of a chunk with one of some names, in any case of their letters."""
+    words = [next(phrase_words(name), None) for name in names]
+    alternatives = [word.terms for word in words if word is not None]
+    if alternatives and len(alternatives) == len(names):
+        yield Word(tuple(chain.from_iterable(alternatives)), "")
+
+
 def _required(word: str, ignore_case: bool) -> Iterator[tuple[str, ...]]:
     """Terms that a chunk with a whole word has: one of each tuple."""
     if not ignore_case:
         yield from ((term,) for term in terms(word))
         return
     lower = word.lower()
-    if not lower.isascii() or len(lower) < 3:
+    whole = lower.strip("_")
+    if not lower.isascii() or len(whole) < 3:
         return
     lower_terms = terms(lower)
     exact = [term for term in lower_terms if term.startswith(EXACT)]
     if exact:
         yield (exact[0],)
     elif lower_terms:
-        yield (lower_terms[0], EXACT + lower)  # as in ``GitHub``, which is two parts
+        yield (lower_terms[0], EXACT + whole)  # as in ``GitHub``, which is two parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -397,7 +397,7 @@ class Search:
     async def _prepared(
         self, generation: Generation, agent: str | None, visibility: Visibility
     ) -> Visibility:
-        """Look up the words of the phrases, and the definitions of the symbols."""
+        """Look up the words that the filters need, and the definitions of the symbols."""
         if generation.recipe.tokens != TOKENS_VERSION:
             return visibility
         async with self._scope(generation, agent) as connection:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import UsageError
-from store.search.patterns import MOST_STATES, Pattern
+from store.search.keyword.tokenizer import terms
+from store.search.patterns import MOST_STATES, Pattern, phrase_words, words_of_any
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,19 @@ def test_only_whole_words_are_required(
     parsed = Pattern.parse(pattern, **how)
     assert (parsed.literal, tuple(word.terms for word in parsed.words)) == (literal, words)
     assert all(word.text in pattern for word in parsed.words)
+
+
+def test_a_name_has_a_term_of_its_word_however_it_is_written() -> None:
+    """The words of a phrase ignore the case, so their terms are those of any spelling of a name."""
+    names = ("_FooBar", "__FooBar__", "_aB", "_ID", "__init__", "GitHub", "mill_race", "sha256Of")
+    for name in names:
+        for asked in (name, name.lower(), name.upper()):
+            assert all({*terms(name)} & {*word.terms} for word in phrase_words(asked)), asked
+
+
+def test_one_of_several_names_is_required() -> None:
+    """Unless one of them has no term that each chunk with it has."""
+    [word] = words_of_any(["mill_race", "GitHub"])
+    assert word == (("=mill_race", "github", "=github"), "")
+    for names in ([], ["go"], ["mill_race", "go"]):
+        assert not [*words_of_any(names)]
