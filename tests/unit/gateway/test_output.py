@@ -22,11 +22,12 @@ from events.models import (
 from events.names import Topic
 from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
-from gateway.commands import document, sync
+from gateway.commands import doctor, document, sync
 from gateway.line_view import LinePrinter
 from gateway.output import print_json, printable, stdout, table
 from gateway.status.rows import stream_row
 from gateway.sync.report import SyncReport
+from processors.doctor.doctor import Health
 from sources import Reason
 from sources.comparison import Step
 
@@ -194,6 +195,11 @@ def test_no_word_of_a_table_is_cut_off(width: int) -> None:
     for column, value in row.items():
         words = f"{column.replace('_', ' ')} {value}".replace(",", "").split()
         assert set(words) <= set(shown.get().replace(",", "").split())
+
+
+def test_a_project_of_one_document_has_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor._print_health(Health("docs", 1, 1, "", (), ()))
+    assert capsys.readouterr().out == "docs: generation 1, 1 document: nothing to repair\n"
 
 
 def test_status_names_each_stream_in_full() -> None:

@@ -210,7 +210,7 @@ async def test_a_branch_is_read_without_a_checkout(mill: Mill) -> None:
         assert (await listing.lines(PROJECT, in_overlay, uri)).text == text
     assert (await mill.texts("flood", agent="bob"))["weir.md"] == "The zephyr weir is under water."
     for name in ("flud", "", f"mill@{'0' * 8}"):
-        with pytest.raises((QueryRefused, UsageError), match=r"no overlay|at least 1"):
+        with pytest.raises((QueryRefused, UsageError), match=r"no overlay|must not be empty"):
             await mill.client.ask(PROJECT, "water", overlay=name)
     with pytest.raises(UsageError, match="has no branch '--all'"):
         open_source(mill.repository.path, branch="--all")
@@ -238,7 +238,7 @@ async def test_a_named_base_and_documents_of_other_sources(mill: Mill, tmp_path:
     for wrong in ("ebb", "nothing"):
         with pytest.raises(UsageError, match="that could be a base"):
             await mill.sync(copy, base=wrong)
-    with pytest.raises(UsageError, match="leave out --prefix"):
+    with pytest.raises(UsageError, match="whose uris have no prefix; leave out --prefix"):
         await mill.sync(copy, base="notes", source="ebb", prefix="x/")
     with pytest.raises(UsageError, match="choose another name"):
         await mill.sync(copy, source="ebb")
