@@ -220,7 +220,7 @@ async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
 
 def _unparsed_type(request: Request, wrong: Sequence[Any]) -> str | None:
     """Media type of a body that was not parsed, '' if it has none; None if it was parsed."""
-    if not any(tuple(one["loc"]) == ("body",) and one["type"] != "missing" for one in wrong):
+    if not any(tuple(error["loc"]) == ("body",) and error["type"] != "missing" for error in wrong):
         return None
     named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return None if _JSON_TYPE.fullmatch(named) else named

@@ -146,7 +146,7 @@ async def sync_source(
     registration = await registration_of(source, destination, store.sources)
     job = _Job(registration, client, store, limits, full, show, counts_uncommitted)
     first_listing = None
-    if await store.live(destination.project) is None:
+    if not await store.has_project(destination.project):
         # before registration, which creates the project: a source that can't be read makes none
         first_listing = await _list(job, State())
     registered = await registration.register(store.sources)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
+from typing import Any
 from urllib.parse import quote
 
 from content.places import rendered
@@ -256,19 +257,7 @@ def _lines_result(row: ChunkRow, passage: exact.Passage, pattern: str) -> Search
         start_line=passage.lines[0].number,
         end_line=passage.lines[-1].number,
     )
-    return SearchResult(
-        chunk_id=row.chunk_id,
-        content=lines.content,
-        kind=Kind(row.kind),
-        title=row.title,
-        language=row.language,
-        citation=_citation(lines),
-        scores=Scores(fused=1.0),
-        match_type="exact",
-        matching_lines=passage.matching_lines,
-        metadata=dict(row.metadata),
-        matches=(TermMatch(term=pattern, weight=1.0, spans=spans),),
-    )
+    return _exact_result(lines, pattern, spans, matching_lines=passage.matching_lines)
 
 
 def _definition_result(group: Sequence[Definition], query: Query) -> SearchResult:
@@ -287,6 +276,17 @@ def _definition_result(group: Sequence[Definition], query: Query) -> SearchResul
         )
         for other in others[: protocol_limits.OTHER_MATCHES]
     )
+    return _exact_result(
+        row,
+        first.name,
+        spans,
+        other_matches=other_matches or None,
+        document_score=1.0 if query.group == "document" else None,
+    )
+
+
+def _exact_result(row: ChunkRow, term: str, spans: tuple[Span, ...], **fields: Any) -> SearchResult:
+    """Result without ranking, whose text has a term at some places."""
     return SearchResult(
         chunk_id=row.chunk_id,
         content=row.content,
@@ -297,9 +297,8 @@ def _definition_result(group: Sequence[Definition], query: Query) -> SearchResul
         scores=Scores(fused=1.0),
         match_type="exact",
         metadata=dict(row.metadata),
-        matches=(TermMatch(term=first.name, weight=1.0, spans=spans),),
-        other_matches=other_matches or None,
-        document_score=1.0 if query.group == "document" else None,
+        matches=(TermMatch(term=term, weight=1.0, spans=spans),),
+        **fields,
     )
 
 
