@@ -29,6 +29,10 @@ BUDGET_PAUSE = timedelta(minutes=5)
 """Pause of a project after the budget was spent. On the next day the budget is new, so the
 documents that waited get their contexts then."""
 
+VECTOR_PAUSE = timedelta(seconds=5)
+"""Pause of a project whose documents wait for vectors first. Nothing notes it when they have them,
+so its note stays until then."""
+
 _REASONS = ("budget", "price")
 
 
@@ -38,20 +42,10 @@ class ContextMaintenance:
     Any number of workers may run it: an advisory lock lets one of them work at a time.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        projects: Projects,
-        stage: ContextStage,
-        *,
-        interval: timedelta = INTERVAL,
-        retry_after: timedelta = RETRY_AFTER,
-    ) -> None:
+    def __init__(self, database: Database, projects: Projects, stage: ContextStage) -> None:
         self._database = database
         self._projects = projects
         self._stage = stage
-        self._interval = interval
-        self._retry_after = retry_after
         self._noted = DueProjects(database, Task.CONTEXTS)
         self._paused: dict[int, float] = {}
         self._postponed: set[tuple[str, str]] = set()
@@ -64,7 +58,7 @@ class ContextMaintenance:
             except Exception as error:  # noqa: BLE001 - it must not end the worker
                 is_active = True
                 log.warning("contexts.failed", error=repr(error))
-            await wait_for_tick(stop, self._interval if is_active else self._interval * 5)
+            await wait_for_tick(stop, INTERVAL if is_active else INTERVAL * 5)
 
     async def run_once(self) -> bool:
         """Do all that is due, one project after the other; false if nothing was due.
@@ -110,12 +104,11 @@ class ContextMaintenance:
         self._show(project, progress)
         if progress.failure is not None:
             log.warning("contexts.failed", project=project, error=str(progress.failure))
-        if progress.failure is not None or progress.postponed:
-            over_budget = progress.failure is None and "busy" not in progress.postponed
-            pause = BUDGET_PAUSE if over_budget else self._retry_after
-            self._paused[project_id] = monotonic() + pause.total_seconds()
-            return False
-        return True
+        pause = _pause(progress)
+        if pause is None:
+            return True
+        self._paused[project_id] = monotonic() + pause.total_seconds()
+        return False
 
     async def _live(self, project_id: int) -> Generation:
         async with self._database.scope(project_id) as connection:
@@ -137,3 +130,12 @@ class ContextMaintenance:
             elif not documents and key in self._postponed:
                 self._postponed.discard(key)
                 log.info("contexts.resumed", project=project, reason=reason)
+
+
+def _pause(progress: ContextProgress) -> timedelta | None:
+    """Pause of a project after a run; None if no work is left."""
+    if progress.failure is not None or "busy" in progress.postponed:
+        return RETRY_AFTER
+    if "vectors" in progress.postponed:
+        return VECTOR_PAUSE
+    return BUDGET_PAUSE if progress.postponed else None

@@ -66,9 +66,10 @@ class ContextLimits:
 class ContextProgress:
     """Result of a run: chunks that got a context, and documents that continue to wait.
 
-    ``postponed`` counts documents by reason: ``budget`` (it is spent), ``price`` (it is not known,
-    so that the budget cannot be kept) or ``busy`` (another process writes contexts; 0 documents
-    were read). ``failure`` is the first error of a model or a server.
+    ``postponed`` counts documents by reason: ``budget`` (it is spent) or ``price`` (it is not
+    known, so that the budget cannot be kept). The documents of two reasons are not counted:
+    ``busy`` (another process writes contexts) and ``vectors`` (they wait for vectors first).
+    ``failure`` is the first error of a model or a server.
     """
 
     chunks: int = 0
@@ -147,6 +148,12 @@ class ContextStage:
                 page = await self._contexts.waiting(generation, last_id, _PAGE_DOCUMENTS)
                 await self._write_page(project, generation, page, progress)
             last_id = page[-1] if page else last_id
+        if (
+            progress.failure is None
+            and not progress.postponed
+            and await self._contexts.any_wait(generation)
+        ):
+            progress.postponed["vectors"] = 0
         return progress
 
     @asynccontextmanager

@@ -131,6 +131,11 @@ class Contexts:
             )
         return [row["document_id"] for row in rows]
 
+    async def any_wait(self, generation: Generation) -> bool:
+        """Return whether any chunk waits for its context, with or without a vector."""
+        async with self._scope(generation) as connection:
+            return bool(await connection.fetchval(_QUERIES["any_wait"], generation.id))
+
     async def document(self, generation: Generation, document_id: int) -> StoredDocument | None:
         """Read a document with its chunks. Returns None if it is deleted."""
         async with self._scope(generation) as connection:

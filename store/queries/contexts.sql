@@ -21,6 +21,9 @@ where
 order by x.document_id
 limit $3
 
+-- name: any_wait
+select exists (select from chunk_contexts where generation_id = $1 and context is null)
+
 -- name: read_document
 select agent, uri, title, position, partition
 from documents

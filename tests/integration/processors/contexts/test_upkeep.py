@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from bench.content.language_model import LanguageModel, running_model
+from processors.contexts import maintenance
+from processors.contexts.maintenance import ContextMaintenance
 from processors.embedding.single_flight import SharedEmbedding
 from store.documents.contexts import Context, Contexts
 from store.postgres.pool import Database as WorkerDatabase
@@ -55,6 +58,31 @@ async def test_the_doctor_makes_changed_vectors_again(
         assert await contexts(database) == written
         assert (await examine(opened)).findings == []
     assert len(model.requests) == 1
+
+
+async def test_contexts_follow_late_vectors(
+    redis_url: str,
+    database: Database,
+    model: LanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A document that had no vectors when its contexts were due gets them after its vectors."""
+    settings = settings_of(model) | {"home": tmp_path}
+    async with headrace(redis_url, database, only=("indexer",), **settings) as running:
+        await running.change("birds.md", document(), vectors=False)
+    async with tools(redis_url, database, **settings) as opened:
+        stage = opened.context_stage(SharedEmbedding(opened.embedders, opened.pending))
+        upkeep = ContextMaintenance(opened.database, opened.projects, stage)
+        monkeypatch.setattr(maintenance, "VECTOR_PAUSE", timedelta())
+        assert await upkeep.run_once()
+        assert model.requests == []
+        live = await opened.store.generation("docs")
+        await opened.vector_stage().run_all("docs", live.id)
+        assert await upkeep.run_once()
+        assert all((await contexts(database)).values())
+        assert await upkeep.run_once(), "the rows with contexts have noted the project"
+        assert not await upkeep.run_once()
 
 
 async def test_a_purge_drops_unused_contexts(
