@@ -111,9 +111,13 @@ class VectorStage:
                     f"last {len(texts)} texts"
                 )
             previous = texts
-            failures |= await self._embed(project, generation_id, texts, urgency, costs)
+            failed, left = await self._embed(project, generation_id, texts, urgency, costs)
+            failures |= failed
             done += len(texts)
             show(done)
+            if log_positions is not None and not failures and not left and len(texts) < PAGE_TEXTS:
+                yield _complete(costs, ())
+                break
         for failure in failures.values():
             raise failure
 
@@ -138,8 +142,11 @@ class VectorStage:
         texts: Sequence[PendingText],
         urgency: Urgency,
         costs: defaultdict[LogPosition, EmbeddingCost],
-    ) -> dict[str, HeadraceError]:
-        """Embed one page and write it; return the errors of models that failed, by name."""
+    ) -> tuple[dict[str, HeadraceError], int]:
+        """Embed one page and write it.
+
+        Returns the errors of models that failed, by name, and the number of chunks that still wait.
+        """
         refused: dict[int, str] = {}
         failures: dict[str, HeadraceError] = {}
         spent: defaultdict[LogPosition, EmbeddingCost] = defaultdict(EmbeddingCost)
@@ -160,7 +167,7 @@ class VectorStage:
                 _add_costs(spent, texts, missing, embedded)
         failpoint("embedding.embedded")
         with traces.child("write"):
-            await self._pending.complete(
+            left = await self._pending.complete(
                 project,
                 generation_id,
                 texts,
@@ -174,7 +181,7 @@ class VectorStage:
             if text.text is not None and text.model not in failures:
                 costs[text.log_position].chunks += text.chunk_id not in refused
                 costs[text.log_position].refused += text.chunk_id in refused
-        return failures
+        return failures, left
 
 
 def _complete(

@@ -258,15 +258,16 @@ class PendingVectors:
         texts: Sequence[PendingText],
         refusals: Mapping[int, str],
         costs: Mapping[LogPosition, tuple[float, float]] = {},
-    ) -> None:
+    ) -> int:
         """Give chunks the cached vectors of their texts; ``refusals``: reasons by chunk id.
 
         Only rows that still exist are changed. A chunk whose text is not in the cache stays
-        pending. ``costs``: tokens and US dollars by change, counted if it belongs to a batch.
+        pending; returns the number of these. ``costs``: tokens and US dollars by change, counted if
+        it belongs to a batch.
         """
         project_id = await self._projects.find(project)
         if project_id is None or not texts:
-            return
+            return 0
         document_ids = sorted({text.document_id for text in texts})
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             await lock(connection, generation_id, document_ids)
@@ -284,6 +285,7 @@ class PendingVectors:
             await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
             if costs:
                 await ledger.add_costs(connection, project_id, generation_id, costs)
+        return len({text.chunk_id for text in texts}.difference(settled))
 
     async def refuse(
         self, project: str, generation_id: int, log_position: LogPosition, reason: str

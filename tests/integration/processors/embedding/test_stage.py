@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged, DocumentEmbedded, DocumentIndexed
-from events.names import Lane, Names
+from events.names import Lane, LogPosition, Names
 from events.streams.backlog import read_backlog
 from processors.answering.unrelated import UNRELATED_QUESTIONS
 from processors.embedding.requests import VectorRequests
@@ -24,6 +24,7 @@ from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
 from tests.support.databases import Database
 from tests.support.model_server import ModelServer, running_server, status, unless
+from tests.support.replays import tools
 from tests.support.running import PATIENCE, Headrace, headrace
 from tests.support.waiting import eventually
 from tests.support.writes import RECIPE
@@ -107,6 +108,32 @@ async def test_a_sync_is_found_by_keyword_while_the_model_is_down(
         assert embedded(server) == Counter({f"{n}.md\nHeron number{n}.": 1 for n in range(FILES)})
         again = await running.client.ask("docs", "number321", limit=1)
         assert (again.coverage, again.degraded) == (1.0, ())
+
+
+async def test_texts_of_a_few_changes_are_read_once(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was not full, and is complete, is the last one."""
+    async with headrace(redis_url, database, only=("indexer",)) as running:
+        changes = [change(f"{n}.md", f"Heron number{n}.") for n in range(3)]
+        receipts = await publish(running, *changes)
+        await running.client.wait(receipts, PATIENCE)
+    async with tools(redis_url, database) as opened:
+        live = await opened.store.generation("docs")
+        reads = 0
+        read = opened.pending.texts
+
+        async def counted(*arguments: Any, **options: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return await read(*arguments, **options)
+
+        monkeypatch.setattr(opened.pending, "texts", counted)
+        waiting = await opened.pending.waiting(live, None)
+        positions = [LogPosition(document.position, document.partition) for document in waiting]
+        cost = await opened.vector_stage().run_all("docs", live.id, positions)
+        assert (cost.chunks, reads) == (3, 1)
+        assert (await opened.pending.count(live)).pending == 0
 
 
 async def test_a_refused_text_is_found_by_keyword(
