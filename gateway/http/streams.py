@@ -146,8 +146,8 @@ async def _outcomes(
             if outcome is not None and _is_seen(outcome, caller, project, batch, prefix):
                 yield _event(outcome.type, outcome.data.model_dump_json(), _id_of(fed))
                 quiet_since = time.monotonic()
-                if progress is not None:
-                    progress.has_moved = True
+            if progress is not None and outcome is not None:
+                progress.note(outcome)
             if time.monotonic() - quiet_since >= _IDLE.total_seconds():
                 yield f": nothing new\nid: {_id_of(fed)}\n\n"
                 quiet_since = time.monotonic()
@@ -164,14 +164,19 @@ class _Progress:
         self._project = project
         self._batch = batch
         self._next_at = 0.0
-        self.has_moved = True
+        self._has_moved = True
+
+    def note(self, outcome: Outcome) -> None:
+        """Note an outcome, also one that the stream leaves out: it may be of the batch."""
+        is_own = outcome.batch == self._batch and outcome.data.project == self._project
+        self._has_moved |= is_own
 
     async def line(self) -> str | None:
         """Return an event if the batch has moved and the last event is old enough."""
         began = time.monotonic()
-        if not self.has_moved or began < self._next_at:
+        if not self._has_moved or began < self._next_at:
             return None
-        self.has_moved = False
+        self._has_moved = False
         try:
             progress = await self._services.batches.progress(self._project, self._batch)
         except NotFound:  # no change of it is handled; its first outcome counts again

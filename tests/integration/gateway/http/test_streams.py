@@ -100,6 +100,24 @@ async def test_the_progress_of_a_batch_follows_to_its_end(client: httpx2.AsyncCl
     assert (shown["progress"]["indexed"], shown["rejected"]) == (20, [])
 
 
+async def test_progress_counts_the_changes_that_the_stream_leaves_out(
+    client: httpx2.AsyncClient,
+) -> None:
+    """It reaches the end of a batch, although the last outcomes are of other uris."""
+    params = {"batch": "import-3", "prefix": "birds/"}
+    async with stream(client, "GET", "events", params=params) as events:
+        for number, uri in enumerate(("birds/a.md", "fish/b.md", "fish/c.md"), start=1):
+            change = {"batch": "import-3", "data": {"uri": uri, "content": "Herons."}}
+            assert (await client.post("changes", json=[change])).status_code == 202
+            counted = 0
+            while counted < number:
+                event = await anext(events)
+                if event.name == "batch.progress":
+                    counted = event.data["indexed"]
+                else:
+                    assert event.data["uri"] == "birds/a.md"
+
+
 async def test_a_batch_can_be_followed_before_its_first_change(client: httpx2.AsyncClient) -> None:
     """The first position comes at once, so that no later outcome is missed."""
     params = {"batch": "import-2"}
