@@ -173,16 +173,23 @@ class CalibrationUpkeep:
     async def run_once(self) -> None:
         """Calibrate the models of every project that is due.
 
+        A project whose model fails is logged, and due again later.
+
         Raises:
-            Unavailable: Postgres cannot be reached, or a model is down.
+            Unavailable: Postgres cannot be reached.
         """
         due = await self._due.take()
         projects = await self._projects.all() if due else {}
         names = {project_id: name for name, project_id in projects.items()}
         for project in due:
-            if project.project_id in names:
-                await self._calibrate(names[project.project_id], project.project_id)
-        await self._due.settle(due)
+            name = names.get(project.project_id)
+            try:
+                if name is not None:
+                    await self._calibrate(name, project.project_id)
+            except Exception as error:  # noqa: BLE001 - it must not stop the other projects
+                log.warning("calibration.failed", project=name, error=repr(error))
+            else:
+                await self._due.settle([project])
 
     async def _calibrate(self, project: str, project_id: int) -> None:
         try:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tokenizers import Tokenizer
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
+from processors.answering.calibration import CalibrationUpkeep
 from processors.embedders.local.tokenizer import tokenizer_path
-from store.generations.catalog import Generation
+from processors.embedders.registry import Embedders
+from runtime.errors import Unavailable
+from store.generations.catalog import Generation, Projects
 from store.postgres.pool import Database as WorkerDatabase
+from store.search import due_projects
 from store.store import Store
 from tests.support.bert import write_model
 from tests.support.databases import Database
 from tests.support.running import LOCAL_MODEL, PATIENCE, Headrace, headrace
+from tests.support.searching import Index, unit_vectors
 from tests.support.waiting import eventually
 from tests.support.writes import RECIPE
 
@@ -90,3 +97,28 @@ async def test_the_spread_of_another_model_is_measured(
         assert measured["chunks"] >= 100
         answer = await running.client.ask("docs", "When does the heron nest?")
         assert len(answer.results) == 10
+
+
+async def test_a_model_that_is_down_keeps_no_other_project_from_its_turn(
+    worker: WorkerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The projects behind it are calibrated, and only its own one is due again."""
+
+    class Faulty(CalibrationUpkeep):
+        async def _calibrate(self, project: str, project_id: int) -> None:
+            if project == "first":
+                raise Unavailable("the model is down")
+            done.append(project)
+
+    done: list[str] = []
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    index, vectors = Index.of(worker), unit_vectors(1, 1, 8)
+    for project in ("first", "second"):
+        await index.write("a", "text", vectors=vectors, project=project)
+    await Faulty(worker, Projects(worker), index.search, Embedders()).run_once()
+    assert done == ["second"]
+    async with worker.connection() as connection:
+        noted = await connection.fetch(
+            "select project from maintenance_due where task = 'calibration'"
+        )
+    assert [row["project"] for row in noted] == [(await index.live("first")).project_id]
