@@ -522,3 +522,17 @@ async def test_projects_wait_for_vectors_until_they_have_them(
     notes = await owner.fetch("select project from maintenance_due where task = 'requests'")
     await owner.close()
     assert [row["project"] for row in notes] == [ids["p"]]
+
+
+async def test_a_note_is_kept_while_another_process_removes_notes(index: Index) -> None:
+    """A process that found no pending chunk may remove its notes after others have appeared."""
+    without_vector = chunk_write(0, "Herons nest in March.", model=MODEL, vector=None)
+    write = document_write("a.md", 10, project="p", chunks=(without_vector,))
+    await index.store.apply([write])
+    await index.store.apply([replace(write, position=20, change="delete", chunks=())])
+    project_id = (await index.live("p")).project_id
+    async with index.database.connection() as other, other.transaction():
+        assert await other.fetch("select * from waiting_projects()") == []
+        await index.store.apply([replace(write, uri="b.md", position=30)])
+        assert await waiting_projects(index.database) == {project_id}
+    assert await waiting_projects(index.database) == {project_id}
