@@ -42,7 +42,15 @@ insert into maintenance_due (task, project, due_at)
 select n.task, p.project, clock_timestamp() + $3::interval
 from unnest($1::text[]) as n (task)
 cross join unnest($2::int[]) as p (project)
-where not exists (select from maintenance_due d where d.task = n.task and d.project = p.project)
+where
+    not exists (
+        select
+        from maintenance_due d
+        where
+            d.task = n.task
+            and d.project = p.project
+            and d.due_at > clock_timestamp() + $4::interval
+    )
 
 -- name: begin_round
 -- The note of the round itself has no project. Of several workers, the others wait for it and find

@@ -84,10 +84,15 @@ class DueProjects:
         await self._execute(due, "postpone_due", pause)
 
     async def note(self, project_ids: Sequence[int], pause: timedelta) -> None:
-        """Note projects that have no note yet, for a time after a pause."""
+        """Note projects for a time after a pause, unless a later visit is noted already.
+
+        A note that is due within ``LEASE`` may be that of a visit which has begun.
+        """
         if project_ids:
             async with self._database.connection() as connection:
-                await connection.execute(_QUERIES["note_due"], self._tasks, project_ids, pause)
+                await connection.execute(
+                    _QUERIES["note_due"], self._tasks, project_ids, pause, LEASE
+                )
 
     async def begin_round(self) -> None:
         """Once an hour, note every project for the tasks, at a random time of the next hour."""

@@ -131,11 +131,12 @@ class Maintenance:
 
     async def _keep_keywords(self) -> None:
         due = await self._due_keywords.take()
+        # before the visits settle what says that these projects were written to
+        written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
+        await self._sweeps.note(written, SWEEP_INTERVAL)
         if due:
             await self._analyze()
         await self._visit(due, self._due_keywords, self._tend_keywords)
-        written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
-        await self._sweeps.note(written, SWEEP_INTERVAL)
 
     async def _keep_vectors(self) -> None:
         due = await self._due_vectors.take()

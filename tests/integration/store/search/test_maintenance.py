@@ -426,6 +426,60 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(
     assert faulty.turns == 1, "nothing was written to the other project since"
 
 
+async def sweep_notes(index: Index, project: str) -> int:
+    """Number of notes that the segments of a project are to be searched for deleted chunks."""
+    project_id = (await index.live(project)).project_id
+    async with index.database.connection() as connection:
+        return int(
+            await connection.fetchval(
+                "select count(*) from maintenance_due where task = 'sweep' and project = $1",
+                project_id,
+            )
+        )
+
+
+async def test_a_project_that_fails_keeps_no_other_from_its_sweep(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that was written to is swept later, although another one fails."""
+
+    class Faulty(Maintenance):
+        async def tidy_keywords(self, generation: Generation) -> bool:
+            if generation.project_id == faulty:
+                raise ValueError("a defect")
+            return True
+
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    await index.write("a", "text", project="first")
+    await index.write("b", "text", project="second")
+    faulty = (await index.live("first")).project_id
+    async with index.database.connection() as connection:  # a round would note it, too
+        await connection.execute("delete from maintenance_due where task = 'round'")
+    stop = asyncio.Event()
+    running = asyncio.create_task(
+        Faulty(index.database, interval=timedelta(milliseconds=10)).run(stop)
+    )
+    await eventually(lambda: sweep_notes(index, "second"), "the note of a sweep")
+    stop.set()
+    await running
+
+
+async def test_what_is_written_during_a_sweep_is_swept_later(index: Index) -> None:
+    """A sweep that has begun may have missed it, so its note does not count."""
+    await index.write("a", "text", project="p")
+    project_id = (await index.live("p")).project_id
+    sweeps = DueProjects(index.database, Task.SWEEP)
+    await sweeps.note([project_id], timedelta(minutes=5))
+    await sweeps.note([project_id], timedelta(minutes=5))
+    assert await sweep_notes(index, "p") == 1
+    async with index.database.connection() as connection:
+        await connection.execute("update maintenance_due set due_at = due_at - interval '1 hour'")
+    begun = await sweeps.take()
+    await sweeps.note([project_id], timedelta(minutes=5))
+    await sweeps.settle(begun)
+    assert await sweep_notes(index, "p") == 1
+
+
 async def test_segments_are_folded_while_an_index_is_built(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
