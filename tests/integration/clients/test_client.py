@@ -280,6 +280,20 @@ async def test_the_outcomes_of_changes_follow(served: Gateway, docs: AsyncProjec
                 pass
 
 
+async def test_outcomes_follow_after_a_wait_that_was_given_up(docs: AsyncProject) -> None:
+    """A time limit on one outcome does not end the stream; nothing is lost or repeated."""
+    async with docs.follow() as outcomes:
+        for uri in ("herons.md", "swans.md"):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    while True:
+                        await anext(outcomes)
+            receipt = await docs.upsert(uri, HERONS, expected_hash="0" * 64)
+            await docs.wait([receipt], WAIT)
+            outcome = await anext(outcomes)
+            assert (outcome.uri, outcome.token) == (uri, receipt.token)
+
+
 async def test_the_outcomes_of_a_batch_follow(docs: AsyncProject) -> None:
     async with docs.follow(batch="import") as outcomes:
         await docs.upsert("of-no-batch.md", HERONS)

@@ -203,6 +203,7 @@ class AsyncOutcomes:
 
     def __init__(self, subscription: Subscription, transport: AsyncTransport) -> None:
         self._subscription = subscription
+        self._transport = transport
         self._parts = transport.receive(subscription)
 
     @property
@@ -212,7 +213,7 @@ class AsyncOutcomes:
 
     async def __aenter__(self) -> Self:
         while not self._subscription.is_live:
-            await anext(self._parts)
+            await self._receive()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -227,8 +228,16 @@ class AsyncOutcomes:
 
     async def __anext__(self) -> Outcome:
         while (outcome := self._subscription.take()) is None:
-            await anext(self._parts)
+            await self._receive()
         return outcome
+
+    async def _receive(self) -> None:
+        """Receive a part. If it is cancelled, the next one comes over a new connection."""
+        try:
+            await anext(self._parts)
+        except asyncio.CancelledError:
+            self._parts = self._transport.receive(self._subscription)
+            raise
 
 
 class AsyncBatch:
