@@ -285,9 +285,7 @@ async def test_outcomes_follow_after_a_wait_that_was_given_up(docs: AsyncProject
     async with docs.follow() as outcomes:
         for uri in ("herons.md", "swans.md"):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    while True:
-                        await anext(outcomes)
+                await asyncio.wait_for(anext(outcomes), 0.05)
             receipt = await docs.upsert(uri, HERONS, expected_hash="0" * 64)
             await docs.wait([receipt], WAIT)
             outcome = await anext(outcomes)
