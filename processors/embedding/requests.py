@@ -59,15 +59,16 @@ class VectorRequests:
     async def repair(self, older_than: timedelta) -> int:
         """Request vectors that no entry of the streams asks for; return the number of documents.
 
-        Nothing is requested while entries are pending: they may request the same documents.
+        Entries that are not acknowledged may request any document that became pending later than
+        the oldest of them, or up to ``older_than`` before.
 
         Raises:
             Unavailable: Redis or Postgres cannot be reached.
         """
         backlog = await read_backlog(self._redis, self._names, _STREAMS)
-        if any(stream.oldest_unacknowledged is not None for stream in backlog):
-            return 0
-        overdue = await self._pending.overdue(older_than.total_seconds(), _MOST_DOCUMENTS)
+        ages = [stream.oldest_unacknowledged or timedelta() for stream in backlog]
+        age_seconds = (max(ages) + older_than).total_seconds()
+        overdue = await self._pending.overdue(age_seconds, _MOST_DOCUMENTS)
         for project, (generation, documents) in overdue.items():
             await self.request(project, generation, documents)
         return sum(len(documents) for _, documents in overdue.values())

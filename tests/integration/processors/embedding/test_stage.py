@@ -214,6 +214,27 @@ async def test_lost_requests_are_made_again(
     assert set(embedded(server).values()) == {1}
 
 
+async def test_lost_requests_are_made_again_while_others_wait(
+    redis_url: str, redis: Redis, database: Database, worker: WorkerDatabase, server: ModelServer
+) -> None:
+    """What became pending before the oldest request that waits can't be among those."""
+    async with worker_of(redis_url, database, server, only=["indexer"]) as running:
+        lost = await publish(running, change("lost.md", "A lost heron."))
+        await running.client.wait(lost, PATIENCE)
+    await redis.flushall()
+    live = await Store(worker, RECIPE).generation("docs")
+    async with worker.scope(live.project_id, None, live.id) as connection:
+        await connection.execute(
+            "update pending_vectors set created_at = created_at - interval '1 hour'"
+        )
+    async with worker_of(redis_url, database, server, only=["indexer"]) as running:
+        waiting = await publish(running, change("waiting.md", "A heron that waits."))
+        await running.client.wait(waiting, PATIENCE)
+    requests = VectorRequests(redis, Names(), PendingVectors(worker, Projects(worker)))
+    assert await requests.repair(timedelta(minutes=10)) == 1
+    assert await requests.repair(timedelta(minutes=10)) == 0
+
+
 async def test_only_the_newest_text_is_embedded(
     redis_url: str, database: Database, worker: WorkerDatabase, server: ModelServer
 ) -> None:
