@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -27,6 +29,7 @@ from store.views.batches import Batches
 
 __all__ = ["Archiving", "Housekeeping"]
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _LOOK_EVERY = timedelta(seconds=5)
@@ -99,17 +102,19 @@ class Housekeeping:
 
     async def compact(self) -> None:
         """Compact the archive of every project."""
-        for project in await Projects(self._database).all():
-            await self._compact(project)
+        await _each(await Projects(self._database).all(), self._compact)
 
     async def merge(self, many: int = _MANY_FILES) -> None:
         """Compact projects with ``many`` files more than after their last compaction.
 
         Infrequent changes create many small files.
         """
-        for project in await Projects(self._database).all():
+
+        async def merge(project: str) -> None:
             if await self._count(project) - self._files.get(project, 0) >= many:
                 await self._compact(project)
+
+        await _each(await Projects(self._database).all(), merge)
 
     async def _compact(self, project: str) -> None:
         await self._archive.compact(project, datetime.now(UTC) - self._archive_retention)
@@ -122,15 +127,17 @@ class Housekeeping:
     async def remove_deleted(self) -> None:
         """Remove the archives of projects that were deleted before the retention began."""
         before = datetime.now(UTC) - self._archive_retention
-        for project in await DeletedProjects(self._database).all():
-            if project.deleted_at < before:
-                await remove_project(self._database, self._archive, project.id)
+        projects = await DeletedProjects(self._database).all()
+        await _each(
+            [project.id for project in projects if project.deleted_at < before],
+            partial(remove_project, self._database, self._archive),
+        )
 
     async def forget_handled(self) -> None:
         """Delete the records of published changes that the ledger has."""
         projects = Projects(self._database)
-        for project in await projects.all():
-            await Batches(self._database, projects).forget_handled_changes(project)
+        batches = Batches(self._database, projects)
+        await _each(await projects.all(), batches.forget_handled_changes)
 
     async def release(self) -> None:
         """Delete contents from Postgres that were sent by reference, are archived and old."""
@@ -138,8 +145,11 @@ class Housekeeping:
         if needed is None:
             return
         before = datetime.fromtimestamp(needed / 1000, UTC) - _CLOCKS_DIFFER_BY
-        for project_id in (await Projects(self._database).all()).values():
+
+        async def release(project_id: int) -> None:
             await release_contents(self._database, project_id, before)
+
+        await _each((await Projects(self._database).all()).values(), release)
 
     async def expire(self) -> None:
         """Delete the rows whose time in Postgres is over, and no change in the streams needs."""
@@ -168,9 +178,27 @@ async def _run_if_due(task: _Task) -> None:
         return
     try:
         await task.run()
-    except Exception as error:  # noqa: BLE001 - failing maintenance must not end the worker
-        log.warning("archive.maintenance_failed", task=task.name, error=str(error) or repr(error))
+    except* Exception as failures:  # noqa: BLE001 - failing maintenance must not end the worker
+        for error in failures.exceptions:
+            reason = str(error) or repr(error)
+            log.warning("archive.maintenance_failed", task=task.name, error=reason)
     task.due_at = monotonic() + task.every.total_seconds()
+
+
+async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """Work on each item; a failure of one does not affect the others.
+
+    Raises:
+        ExceptionGroup: the failures, raised after the work on all items.
+    """
+    failures: list[Exception] = []
+    for item in items:
+        try:
+            await work(item)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("maintenance failed", failures)
 
 
 @dataclass(frozen=True)

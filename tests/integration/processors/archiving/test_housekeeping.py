@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from redis.asyncio import Redis
@@ -15,6 +15,7 @@ from processors.archiving.housekeeping import Housekeeping
 from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
 from runtime.settings import RetentionSettings
+from store.archive.compaction.compactor import Compacted
 from store.postgres.pool import Database
 from store.purge.expiry import Expiry
 from store.purge.projects import DeletedProjects
@@ -159,8 +160,33 @@ async def test_many_small_files_become_one(redis: Redis, worker: Database, kept:
     assert len(await kept.changes()) == 5
 
 
-async def _files(kept: ArchiveAt) -> int:
-    statistics = await kept.archive.statistics("alpha")
+async def test_a_project_that_fails_keeps_no_other_from_its_turn(
+    redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archives of the others are compacted before the failure is raised."""
+    for project in ("alpha", "beta"):
+        for number in range(2):
+            change = DocumentChange(project=project, uri=f"{number}.md", content=CONTENT)
+            await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
+            await archive_all(redis, worker, kept.archive)
+    compact = kept.archive.compact
+
+    async def fail_first(project: str, older_than: datetime) -> Compacted:
+        done.append(project)
+        if len(done) == 1:
+            raise ValueError("a defect")
+        return await compact(project, older_than)
+
+    done: list[str] = []
+    monkeypatch.setattr(kept.archive, "compact", fail_first)
+    with pytest.raises(ExceptionGroup):
+        await _upkeep(redis, worker, kept).merge(many=3)
+    assert sorted(done) == ["alpha", "beta"]
+    assert await _files(kept, done[0]) > await _files(kept, done[1])
+
+
+async def _files(kept: ArchiveAt, project: str = "alpha") -> int:
+    statistics = await kept.archive.statistics(project)
     assert statistics is not None
     return statistics.files
 
