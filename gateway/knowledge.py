@@ -303,7 +303,7 @@ class Knowledge:
         change = await self._handled(caller, project, token, wait)
         if change is None and await self._accepted.has(project, token):
             return WaitingChange(token)
-        if change is None or change.agent not in (None, "", caller.agent):
+        if change is None:
             raise NotFound(
                 f"{project} has no change {token!r}", "use the token of a receipt, and its project"
             )
@@ -372,10 +372,10 @@ class Knowledge:
     ) -> ChangeRow | None:
         """Return a handled change; with ``wait``, wait so long for it."""
         listing = self.reading(caller, project)
-        change = await _row(listing, project, token)
+        change = await _row(listing, project, token, caller.agent)
         if change is None and wait is not None:
             await self._outcome(Receipt(token, "", duplicate=True), wait)
-            change = await _row(listing, project, token)
+            change = await _row(listing, project, token, caller.agent)
         return change
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
@@ -410,10 +410,10 @@ class Knowledge:
                 del self._asked[caller.key_id]
 
 
-async def _row(listing: Listing, project: str, token: str) -> ChangeRow | None:
+async def _row(listing: Listing, project: str, token: str, agent: str | None) -> ChangeRow | None:
     """Return a handled change. The first change of a project creates it when it is handled."""
     with suppress(UnknownProject):
-        return await listing.change(project, token)
+        return await listing.change(project, token, agent)
     return None
 
 

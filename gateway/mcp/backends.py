@@ -286,7 +286,7 @@ class KnowledgeBackend:
             change = await self._knowledge.change(self._caller, project, token)
         except MalformedEvent as error:
             raise UsageError(error.message, "use the token that `remember` returned") from None
-        return Change(token, change.state)
+        return Change(token, change.state, getattr(change, "detail", None) or "")
 
     def _agent(self, *, private: bool) -> str | None:
         from runtime.errors import UsageError  # noqa: PLC0415

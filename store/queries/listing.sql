@@ -285,9 +285,9 @@ limit $6
 -- name: change
 -- A token is no proof that its holder may see a private document.
 select
-    partition, position, event_id, case when agent = '' then uri end as uri,
-    case when agent = '' then agent end as agent, outcome as state, published_at, handled_at,
-    case when agent is null or agent = '' then detail ->> 'detail' end as detail, batch
+    partition, position, event_id, case when agent in ('', $4) then uri end as uri,
+    case when agent in ('', $4) then agent end as agent, outcome as state, published_at, handled_at,
+    case when agent is null or agent in ('', $4) then detail ->> 'detail' end as detail, batch
 from ledger
 where project_id = $1 and position = $2 and partition = $3
 

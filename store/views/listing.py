@@ -512,15 +512,19 @@ class Listing:
             )
         return [_change(row) for row in rows]
 
-    async def change(self, project: str, token: str) -> ChangeRow | None:
+    async def change(self, project: str, token: str, agent: str | None = None) -> ChangeRow | None:
         """A handled change by its token. Returns None if it is not handled yet, or unknown.
+
+        The change of a private document has no uri, agent and detail, unless it is the agent's.
 
         Raises:
             MalformedEvent: the text is not a token.
         """
         position = LogPosition.from_token(token)
         async with self._live(project, None) as (connection, live):
-            row = await connection.fetchrow(_QUERIES["change"], live.project_id, *position)
+            row = await connection.fetchrow(
+                _QUERIES["change"], live.project_id, *position, agent or ""
+            )
         return None if row is None else _change(row)
 
     async def history(self, project: str, minutes: int = 60) -> list[MinuteRow]:

@@ -341,7 +341,7 @@ class _Listing(Listing):
     async def sources(self, project: str, agent: str | None = None) -> list[SourceRow]:
         return self.contents.sources
 
-    async def change(self, project: str, token: str) -> ChangeRow | None:
+    async def change(self, project: str, token: str, agent: str | None = None) -> ChangeRow | None:
         if self.contents.unhandled:
             return None
         [change] = await self.changes(project, None)

@@ -1,4 +1,4 @@
-"""Limits of a caller that hold for HTTP and MCP alike."""
+"""Limits of a caller, and its changes, by HTTP and MCP alike."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ async def index(served: Gateway, client: httpx2.AsyncClient, number: int) -> str
     return _code(await client.post(f"{served.url}/rag/index", json=fields))
 
 
-async def remember(served: Gateway, client: httpx2.AsyncClient, number: int) -> str:
-    """Publish by the tool of MCP."""
+async def call(served: Gateway, client: httpx2.AsyncClient, tool: str, **arguments: Any) -> Any:
+    """Call a tool of MCP; return its result."""
     transport = streamable_http_client(f"{served.url}/mcp", http_client=client)
     async with Client(transport) as session:
-        arguments = {"uri": f"{number}.md", "content": TEXT}
-        shown: Any = (await session.call_tool("remember", arguments)).structured_content
+        return (await session.call_tool(tool, arguments)).structured_content
+
+
+async def remember(served: Gateway, client: httpx2.AsyncClient, number: int) -> str:
+    """Publish by the tool of MCP."""
+    shown = await call(served, client, "remember", uri=f"{number}.md", content=TEXT)
     error = shown.get("error", {})
     assert not error or 1 <= error["retry_after_s"] <= 300
     return str(error.get("code", ""))
@@ -90,3 +94,22 @@ async def test_a_rename_publishes_the_content_again(served: Gateway) -> None:
         path = f"{served.url}/v1/projects/{served.project}/document:move"
         moved = await client.post(path, json={"old_uri": "a.md", "uri": "b.md"})
     assert (moved.status_code, moved.json()["code"]) == (429, "RateLimited")
+
+
+async def test_an_agent_sees_why_its_private_change_was_rejected(served: Gateway) -> None:
+    """The holder of another key sees the state of a change alone, by its token."""
+    document = {"uri": "a.pdf", "private": "true"}
+    wait = {"Prefer": "wait=30"}
+    async with served.client(agent="ana") as ana, served.client(agent="bo") as bo:
+        response = await ana.put("document", params=document, content=b"no PDF", headers=wait)
+        rejected = response.json()
+        assert rejected["outcome"] == "rejected"
+        token = {"token": rejected["token"]}
+        change = (await ana.get("change", params=token)).json()
+        assert (change["uri"], change["agent"]) == ("a.pdf", "ana")
+        assert change["detail"] == rejected["detail"]
+        shown = await call(served, ana, "status", **token)
+        assert shown == token | {"state": "rejected", "detail": rejected["detail"]}
+        change = (await bo.get("change", params=token)).json()
+        assert (change["state"], change["uri"], change["agent"]) == ("rejected", None, None)
+        assert await call(served, bo, "status", **token) == token | {"state": "rejected"}

@@ -209,12 +209,19 @@ async def test_changes_are_listed_with_their_outcomes(listing: Listing, store: S
     private = await listing.change(PROJECT, LogPosition(90, 0).token)
     assert private is not None
     assert (private.state, private.uri, private.agent) == ("indexed", None, None)
+    own = await listing.change(PROJECT, private.token, "ann")
+    assert own is not None
+    assert (own.uri, own.agent) == ("private", "ann")
+    assert await listing.change(PROJECT, private.token, "bob") == private
     await store.record_rejected(
         project=PROJECT, partition=1, position=98, event_id="f", problem=problem, agent="ann"
     )
     refused = await listing.change(PROJECT, LogPosition(98, 1).token)
     assert refused is not None
     assert (refused.state, refused.detail) == ("rejected", None)
+    own = await listing.change(PROJECT, refused.token, "ann")
+    assert own is not None
+    assert (own.state, own.detail) == ("rejected", "too long")
 
 
 async def test_sources_show_their_latest_batch(listing: Listing, store: Store) -> None:
