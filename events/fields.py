@@ -43,6 +43,7 @@ __all__ = [
     "TraceState",
     "Uri",
     "problem_in_words",
+    "storable",
 ]
 
 _TRACE_PARENT = re.compile(
@@ -81,8 +82,12 @@ class Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _storable(text: str) -> str:
-    """Reject NUL, which Postgres can't hold, and lone surrogates, which UTF-8 can't hold."""
+def storable(text: str) -> str:
+    """Return a text without NUL, which Postgres can't hold, and lone surrogates, as UTF-8 can't.
+
+    Raises:
+        ValueError: the text has one of them.
+    """
     if "\x00" in text:
         raise ValueError("must not contain NUL")
     try:
@@ -125,7 +130,7 @@ def _trace_state(text: object) -> str | None:
 
 
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Text = Annotated[str, AfterValidator(_storable)]
+Text = Annotated[str, AfterValidator(storable)]
 Base64 = Annotated[str, AfterValidator(_base64)]
 _PROJECT = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _AGENT = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$"

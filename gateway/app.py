@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from redis.asyncio import Redis
 from starlette.middleware import Middleware
@@ -19,6 +20,7 @@ from starlette.routing import Route
 
 from events.client.operator_client import OperatorClient
 from events.deployment import follow_raises
+from events.fields import storable
 from events.names import Names
 from events.spec.asyncapi import asyncapi_document
 from gateway.auth.callers import Right
@@ -186,7 +188,7 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
-        dependencies=[Depends(_known_parameters)],
+        dependencies=[Depends(_known_parameters), Depends(_storable_parameters)],
         redirect_slashes=False,
         middleware=[
             Middleware(RequestLog),
@@ -297,6 +299,24 @@ async def _known_parameters(request: Request) -> None:  # an async one runs in n
                 f"there is no parameter {name[:80]!r}",
                 f"use {', '.join(sorted(names))}" if names else "this path has none",
             )
+
+
+async def _storable_parameters(request: Request) -> None:  # an async one runs in no thread
+    """Reject a parameter that Postgres can't hold: nothing has such a name.
+
+    Raises:
+        RequestValidationError: the text of a parameter, or a part of the path, contains NUL.
+    """
+    texts = [
+        *(("path", *part) for part in request.path_params.items()),
+        *(("query", *parameter) for parameter in request.query_params.multi_items()),
+    ]
+    for place, name, text in texts:
+        try:
+            storable(text)
+        except ValueError as error:
+            wrong = {"type": "value_error", "loc": (place, name), "msg": str(error)}
+            raise RequestValidationError([wrong]) from None
 
 
 def _names(dependant: Dependant) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from events.client.publisher import Receipt
-from events.fields import Batch
+from events.fields import Batch, Text
 from events.models import (
     DocumentChange,
     DocumentChanged,
@@ -47,7 +47,7 @@ __all__ = ["router"]
 router = APIRouter(tags=["changes"], route_class=KeyedRoute)
 
 _MOST_EVENTS = 1_000
-_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/=]{44}):")
+_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
 _BATCH = "application/cloudevents-batch+json"
 _EVENT = "application/cloudevents+json"
 _LINES = "application/x-ndjson"
@@ -81,7 +81,7 @@ class Move(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    old_uri: str
+    old_uri: Text
     uri: str
 
 

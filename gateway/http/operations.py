@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query, Response
+from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 
+from events.fields import Text
 from events.models import DocumentKind
 from events.replays import ReplayState
 from events.streams.letter_selection import LetterCount, LetterOutcome
@@ -29,6 +31,7 @@ _MOST_LETTERS = 1_000
 
 PageSize = Annotated[int, Query(ge=1, le=200)]
 LetterId = Annotated[str, Field(max_length=100)]
+GenerationId = Annotated[int, InPath(ge=1, lt=2**31)]
 
 
 class LetterFields(BaseModel):
@@ -58,12 +61,12 @@ class ReplayOptions(BaseModel):
     """Options of a replay, as of ``headrace replay``; ``gate`` names a directory of the server."""
 
     model_config = _FORBID
-    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    chunking: Annotated[str, Field(min_length=1, max_length=40)] | None = None
-    since: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    model: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    chunking: Annotated[Text, Field(min_length=1, max_length=40)] | None = None
+    since: Annotated[Text, Field(min_length=1, max_length=128)] | None = None
     kind: DocumentKind | None = None
-    collection: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    gate: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    collection: Annotated[Text, Field(min_length=1, max_length=128)] | None = None
+    gate: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
     max_drop: Annotated[float, Field(ge=0, le=1)] | None = None
     dry_run: bool = False
 
@@ -231,7 +234,7 @@ def _add_generations(router: APIRouter, operations: Operations) -> None:
         return Generations(items=await operations.generations(project))
 
     @router.post("/projects/{project}/generation/{generation}:switch")
-    async def switch(project: str, generation: int) -> ReplayState:
+    async def switch(project: str, generation: GenerationId) -> ReplayState:
         """Bring a former generation up to date, and make it live."""
         return await operations.switch(project, generation)
 
@@ -241,7 +244,7 @@ def _add_generations(router: APIRouter, operations: Operations) -> None:
         return await operations.rollback(project)
 
     @router.delete("/projects/{project}/generation/{generation}")
-    async def drop_generation(project: str, generation: int) -> ReplayState:
+    async def drop_generation(project: str, generation: GenerationId) -> ReplayState:
         """Delete a generation that is not live."""
         return await operations.drop_generation(project, generation)
 

@@ -359,7 +359,7 @@ def _arguments(access: Access, name: str, arguments: Mapping[str, Any]) -> tools
             "leave `project` out",
         )
     try:
-        return tool.arguments.model_validate(fields)
+        checked = tool.arguments.model_validate(fields)
     except ValidationError as error:
         from events.fields import problem_in_words  # noqa: PLC0415  # hosts wait for the start
 
@@ -368,6 +368,26 @@ def _arguments(access: Access, name: str, arguments: Mapping[str, Any]) -> tools
         raise Refusal(
             "InvalidArguments", f"{where}: {problem_in_words(first)}", "correct the arguments"
         ) from None
+    _check_texts(checked)
+    return checked
+
+
+def _check_texts(arguments: tools.Arguments) -> None:
+    """Reject texts that Postgres can't hold: nothing has such a name.
+
+    Raises:
+        Refusal: a text contains NUL.
+    """
+    from events.fields import storable  # noqa: PLC0415  # hosts wait for the start
+
+    for name, value in arguments:
+        for text in value if isinstance(value, list) else [value]:
+            try:
+                storable(text if isinstance(text, str) else "")
+            except ValueError as error:
+                raise Refusal(
+                    "InvalidArguments", f"{name}: {error}", "correct the arguments"
+                ) from None
 
 
 async def _operate(

@@ -18,6 +18,7 @@ _WOOD = "Owls hunt at night, and sleep in old trees in the day.\n" * 9
 HERONS = f"# Herons\n\n{_REED}\n# Owls\n\n{_WOOD}"
 OWLS = HERONS.splitlines().index("# Owls") + 1
 WAIT = {"Prefer": "wait=30"}
+JSON = {"Content-Type": "application/json"}
 
 
 async def put(
@@ -152,6 +153,25 @@ async def test_a_problem_of_an_address_names_the_parameter(client: httpx2.AsyncC
     assert await wrong_parameter(client, q=" ") == "q"
 
 
+async def test_texts_that_postgres_cannot_hold_are_refused(client: httpx2.AsyncClient) -> None:
+    """No document, source or batch has such a name. NUL was an internal error."""
+    nul = "a\0"
+    for path, name in (
+        ("document", "uri"), ("text", "uri"), ("chunks", "uri"), ("changes", "uri"),
+        ("documents", "prefix"), ("documents", "collection"), ("documents", "source"),
+    ):  # fmt: skip
+        response = await client.get(path, params={name: nul})
+        assert response.status_code == 422, (path, name, response.text)
+        assert response.json()["errors"] == [
+            {"parameter": name, "pointer": f"?{name}", "detail": "must not contain NUL"}
+        ]
+    assert (await client.get("batch/a%00")).json()["errors"][0]["parameter"] == "batch"
+    for uri in (nul, "\ud800"):
+        body = json.dumps({"old_uri": uri, "uri": "b.md"})
+        moved = await client.post("./document:move", content=body, headers=JSON)
+        assert (moved.status_code, moved.json()["errors"][0]["pointer"]) == (422, "/old_uri")
+
+
 async def test_the_context_alone_is_sent_as_markdown(client: httpx2.AsyncClient) -> None:
     await put(client, "birds/herons.md")
     response = await client.post(
@@ -261,6 +281,9 @@ async def test_a_body_that_was_damaged_is_refused(client: httpx2.AsyncClient) ->
     good = await client.put("document", params=parameters, content=b"Herons.", headers=headers)
     bad = await client.put("document", params=parameters, content=b"Hexons.", headers=headers)
     assert (good.status_code, bad.status_code) == (202, 422)
+    headers = {"Content-Digest": f"sha-256=:A{'=' * 43}:"}  # 44 characters, but not base64
+    bad = await client.put("document", params=parameters, content=b"Herons.", headers=headers)
+    assert (bad.status_code, bad.json()["remedy"]) == (422, "send it as `sha-256=:BASE64:`")
     binary = await client.put("document", params=parameters, content=b"\xff\xfe\x00")
     assert (binary.status_code, binary.json()["code"]) == (422, "UnsupportedContent")
 

@@ -76,6 +76,16 @@ async def test_an_operator_reads_and_changes(operations: Operations) -> None:
             await http.post("/v1/projects/nothing/replays")
 
 
+async def test_what_postgres_cannot_hold_is_refused(operations: Operations) -> None:
+    async with client(operations, OPERATOR) as http:
+        for field in ("model", "since", "collection"):
+            refused = await http.post("/v1/projects/docs/replays", json={field: "a\0"})
+            assert refused.status_code == 422, field
+        generation = f"/v1/projects/docs/generation/{10**20}"
+        assert (await http.post(f"{generation}:switch")).status_code == 422
+        assert (await http.delete(generation)).status_code == 422
+
+
 @pytest.mark.parametrize("caller", [READER, OF_ONE_PROJECT])
 async def test_others_may_not_operate(operations: Operations, caller: Caller) -> None:
     """The right is needed, and a key that is of no project."""

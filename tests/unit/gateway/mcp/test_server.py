@@ -114,6 +114,8 @@ async def test_errors_are_results_with_a_remedy(era: str) -> None:
             ("search", {"query": "x", "limits": 3}, "InvalidArguments"),
             ("search", {"query": "x", "project": "other"}, "UnknownProject"),
             ("read", {"uri": "no.md"}, "NotFound"),
+            ("read", {"uri": "a\0"}, "InvalidArguments"),
+            ("search", {"query": "x", "languages": ["a\0"]}, "InvalidArguments"),
             ("drop", {}, "UnknownTool"),
         ):
             shown = await call(client, tool, **arguments)
