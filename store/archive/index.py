@@ -75,6 +75,17 @@ class PackFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """Extent of a compaction that looked for changes and contents to drop.
+
+    ``limit``: position of the retention. ``newest_file``: highest segment id of the files then.
+    """
+
+    limit: int
+    newest_file: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexedFile:
     """A file of either kind in the index."""
 
@@ -184,6 +195,19 @@ class Index:
             archive = await connection.fetchrow(_QUERIES["measure_archive"], project_id)
             compactions = await connection.fetchrow(_QUERIES["compactions"], project_id)
         return dict(archive), dict(compactions or {})
+
+    async def last_review(self, project_id: int) -> Review | None:
+        """Extent of the last compaction that looked for what to drop; None: there was none."""
+        async with self._database.scope(project_id) as connection:
+            row = await connection.fetchrow(_QUERIES["last_review"], project_id)
+        return None if row is None else Review(**row)
+
+    async def note_review(self, project_id: int, review: Review) -> None:
+        """Record the extent of a compaction that looked for what to drop."""
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(
+                _QUERIES["note_review"], project_id, review.limit, review.newest_file
+            )
 
     async def retired(self, project_id: int, before: datetime) -> dict[int, str]:
         """Paths by segment id of the files that were retired before a time."""

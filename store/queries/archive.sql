@@ -82,6 +82,17 @@ set
     complete_from = greatest(c.complete_from, excluded.complete_from),
     compacted_at = excluded.compacted_at
 
+-- name: last_review
+select review_limit as limit, newest_file
+from archive_compactions
+where project_id = $1 and review_limit is not null
+
+-- name: note_review
+insert into archive_compactions (project_id, review_limit, newest_file)
+values ($1, $2, $3)
+on conflict (project_id) do update
+set review_limit = excluded.review_limit, newest_file = excluded.newest_file
+
 -- name: list_paths
 select path from archive_segments where project_id = $1
 

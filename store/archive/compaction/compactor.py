@@ -16,10 +16,10 @@ from events.names import LogPosition
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import EventMerging
 from store.archive.compaction.replacement import Replacing
-from store.archive.compaction.retention import Retention, position_at
+from store.archive.compaction.retention import Retention, position_at, time_of
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
-from store.archive.index import Index
+from store.archive.index import Index, Review
 from store.archive.orphans import adopt_orphans, remove_retired
 
 __all__ = ["GRACE", "Compacted", "Compactor"]
@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 GRACE = timedelta(hours=1)
 """Time for which a retired file stays readable, and the age from which a file may be an orphan."""
+
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,29 @@ class Compactor:
         rejected: Collection[LogPosition] | None,
         grace: timedelta,
     ) -> Compacted:
-        """Compact a project's archive: see ``Archive.compact``."""
+        """Compact a project's archive: see ``Archive.compact``.
+
+        Old changes are read only if some became old, or came, since they were read the last time.
+        Otherwise nothing can be dropped, and small files are merged.
+        """
         async with self._replacing.alone(project_id) as is_locked:
             if not is_locked:
                 return Compacted()
             removed = await self._clean_up(project, project_id, datetime.now(UTC) - grace)
-            if rejected is None:
-                rejected = await self._index.rejected(project_id)
-            retention = Retention(position_at(older_than), rejected)
+            review = await self._review(project_id, older_than)
+            if review is None:
+                retention, older_than = Retention(0, ()), _NEVER
+            else:
+                if rejected is None:
+                    rejected = await self._index.rejected(project_id)
+                retention = Retention(review.limit, rejected)
             events = await self._events(project, project_id, retention)
             contents = ContentMerging(
                 project_id, self._index, self._storage, self._replacing, older_than
             )
             await contents.run()
+            if review is not None and not events.damaged and contents.complete:
+                await self._index.note_review(project_id, review)
         result = Compacted(
             events.freed_bytes + contents.freed_bytes,
             events.dropped_events,
@@ -79,6 +92,33 @@ class Compactor:
         )
         _log(project_id, result)
         return result
+
+    async def _review(self, project_id: int, older_than: datetime) -> Review | None:
+        """Extent of a run that looks for what to drop; None if nothing became old since the last.
+
+        A file counts as new if it came since then: it may be an orphan with old changes.
+        """
+        segments = await self._index.segments(project_id)
+        packs = await self._index.packs(project_id)
+        limit = position_at(older_than)
+        numbers = [file.segment_id for file in segments] + [pack.segment_id for pack in packs]
+        former = await self._index.last_review(project_id)
+        is_due = (
+            former is None
+            or any(
+                file.first_position < limit
+                and (file.last_position >= former.limit or file.segment_id > former.newest_file)
+                for file in segments
+            )
+            or any(
+                pack.created_at < older_than
+                and (
+                    pack.created_at >= time_of(former.limit) or pack.segment_id > former.newest_file
+                )
+                for pack in packs
+            )
+        )
+        return Review(limit, max(numbers, default=0)) if is_due else None
 
     async def _clean_up(self, project: str, project_id: int, before: datetime) -> int:
         removed = await adopt_orphans(self._index, self._storage, project, project_id, before)

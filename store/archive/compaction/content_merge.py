@@ -78,7 +78,8 @@ class _Copied:
 class ContentMerging:
     """One run over one project. ``older_than``: younger packs lose nothing.
 
-    ``thorough``: rewrite a pack even if only one small content is unreferenced.
+    ``thorough``: rewrite a pack even if only one small content is unreferenced. ``complete`` is
+    false if contents stay that may be unreferenced, because a file is damaged or new changes came.
     """
 
     project_id: int
@@ -90,6 +91,7 @@ class ContentMerging:
     freed_bytes: int = 0
     dropped_contents: int = 0
     damaged: list[DamagedSegment] = field(default_factory=list)
+    complete: bool = True
     _may_drop: bool = True
     _read_events: set[int] = field(default_factory=set)
     _old: set[bytes] = field(default_factory=set)
@@ -107,6 +109,7 @@ class ContentMerging:
                 spans = await self.index.pack_spans(self.project_id, pack.segment_id)
                 self._old.update(span.sha256 for span in spans)
         self._may_drop = bool(self._old) and await self._learn_references()
+        self.complete = self._may_drop or not self._old
         plans = [await self._plan(pack) for pack in packs]
         for group in _worth_merging(plans):
             await self._merge(group)
@@ -143,9 +146,11 @@ class ContentMerging:
                 spans = await self.index.pack_spans(self.project_id, plan.pack.segment_id)
                 await asyncio.to_thread(self._copy, plan, spans, copied)
             await asyncio.to_thread(copied.flush)
-        if _pays(copied.old) and await self._exchange(copied):
+        pays = _pays(copied.old)
+        if pays and await self._exchange(copied):
             self.dropped_contents += len(copied.dropped)
         else:
+            self.complete = self.complete and not pays
             await files.discard()
 
     async def _exchange(self, copied: _Copied) -> bool:
@@ -172,6 +177,7 @@ class ContentMerging:
             frames = self._frames(plan.pack, live)
         except DamagedSegment as error:
             self.damaged.append(error)
+            self.complete = False
         else:
             copied.add(plan, frames, dead)
 

@@ -59,8 +59,17 @@ class EventMerging:
     _mixed: set[int] = field(default_factory=set)
 
     async def run(self, segments: Sequence[Segment]) -> None:
-        """Merge files where it is worthwhile."""
-        intact = [segment for segment in segments if await asyncio.to_thread(self._learn, segment)]
+        """Merge files where it is worthwhile.
+
+        Large files that are younger than the retention are not read, because none of their changes
+        is dropped.
+        """
+        wanted = [
+            segment
+            for segment in segments
+            if segment.first_position < self.retention.limit or segment.size_bytes < _SMALL_BYTES
+        ]
+        intact = [segment for segment in wanted if await asyncio.to_thread(self._learn, segment)]
         droppable = {
             segment.segment_id: await asyncio.to_thread(self._count, segment) for segment in intact
         }

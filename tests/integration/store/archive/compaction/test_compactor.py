@@ -15,8 +15,10 @@ from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from runtime.errors import Unavailable
 from store.archive import Archive
+from store.archive.compaction import event_merge
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.replacement import Replacing
+from store.archive.files import Files
 from store.archive.writer import Writing
 from store.documents import ledger
 from store.postgres.pool import Database
@@ -125,6 +127,60 @@ async def test_of_young_contents_no_references_are_kept_in_mind(
     assert not runs[0]._referred
     await archive.compact("alpha", NOW)
     assert runs[1]._referred == {bytes.fromhex(sha256_of("a8"))}
+
+
+@pytest.fixture
+def read_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the files that are read from now on; no file is small enough to be merged."""
+    paths: list[str] = []
+    read = Files.read
+
+    def watched(self: Files, path: str) -> bytes:
+        paths.append(path)
+        return read(self, path)
+
+    monkeypatch.setattr(Files, "read", watched)
+    monkeypatch.setattr(event_merge, "_SMALL_BYTES", 0)
+    return paths
+
+
+async def test_old_changes_are_read_again_when_others_became_old(
+    archive: Archive, kept: ArchiveAt, read_files: list[str]
+) -> None:
+    """Compaction reads no file if nothing can be dropped, and no file of young changes only."""
+    await archive.append("alpha", [logged("a", 1), logged("a", 2)])
+    assert (await archive.compact("alpha", moment(5))).dropped_events == 1
+    await archive.append("alpha", [logged("a", 6)])
+    await archive.compact("alpha", moment(5))
+    read_files.clear()
+    await archive.compact("alpha", moment(5))
+    assert read_files == []
+    assert (await archive.compact("alpha", moment(7))).dropped_events == 1
+    assert await kept.positions() == [at(6)]
+
+
+async def test_old_changes_that_came_late_are_read(
+    archive: Archive, kept: ArchiveAt, read_files: list[str]
+) -> None:
+    """A file that is adopted may have old changes, although none became old since."""
+    await archive.append("alpha", [logged("a", 3)])
+    await archive.compact("alpha", moment(5))
+    read_files.clear()
+    await archive.append("alpha", [logged("a", 1), logged("b", 2)])
+    assert (await archive.compact("alpha", moment(5))).dropped_events == 1
+    assert sorted(await kept.positions()) == [at(2), at(3)]
+
+
+async def test_a_damaged_file_is_read_again_after_its_repair(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """A compaction that could not read a file does not count as the last one."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2)])
+    (path,) = kept.files("events")
+    flip(path, -10)
+    assert (await archive.compact("alpha", NOW)).dropped_events == 0
+    flip(path, -10)
+    assert (await archive.compact("alpha", NOW)).dropped_events == 1
 
 
 async def test_small_files_become_one_and_old_ones_are_removed_later(
