@@ -24,8 +24,9 @@ from tests.support.waiting import eventually, within
 _SERVER = """
 import sys
 from pathlib import Path
-from gateway.processes.command_server import command_server
-with command_server() as server:
+from gateway.processes import command_server
+command_server._ORDER_SECONDS = 60.0
+with command_server.command_server() as server:
     server.listen(Path(sys.argv[1]))
     sys.stdin.read()
 """
@@ -50,6 +51,8 @@ with command_server() as server, open(Path(sys.argv[1], "service.log"), "wb") as
 """
 _CLIENT = """
 import sys
+from gateway.processes import forked_command
+forked_command._ANSWER_SECONDS = 60.0  # the server of a busy machine answers late
 from gateway.main import run
 try:
     run()
