@@ -164,11 +164,11 @@ class Replays:
         Raises:
             NotFound: there is none, or it is not kept any more.
         """
-        return await self._states.find(replay_id)
+        return self._seen_here(await self._states.find(replay_id))
 
     async def all(self) -> list[ReplayState]:
         """Return the states of the last 50 operations, newest first."""
-        return await self._states.all()
+        return [self._seen_here(state) for state in await self._states.all()]
 
     async def stop(self, replay_id: str) -> ReplayState:
         """Stop an operation of any process; return its state when it has ended.
@@ -179,7 +179,7 @@ class Replays:
         Raises:
             NotFound: there is none.
         """
-        state = await self._states.find(replay_id)
+        state = await self.find(replay_id)
         if state.has_ended:
             return state
         await self._states.request_stop(replay_id)
@@ -207,7 +207,7 @@ class Replays:
     async def _check_free(self, project: str) -> None:
         """Raise Conflict if a replay, switch or drop of the project runs; UnknownProject, too."""
         await self._inventory.projects(project)
-        for state in await self._states.all():
+        for state in await self.all():
             if state.project == project and not state.has_ended and state.operation != "plan":
                 raise Conflict(
                     f"{project} is being replayed by another process",
@@ -274,8 +274,16 @@ class Replays:
         deadline = asyncio.get_running_loop().time() + self._patience.total_seconds()
         while not state.has_ended and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_POLL.total_seconds())
-            state = await self._states.find(state.id)
+            state = await self.find(state.id)
         return state
+
+    def _seen_here(self, state: ReplayState) -> ReplayState:
+        """Return a state as it is; a child that has not reported yet is not lost while it runs.
+
+        Its start may take long on a busy machine.
+        """
+        is_starting = not state.pid and state.id in self._children
+        return state.model_copy(update={"state": "running"}) if is_starting else state
 
 
 def _checked(state: ReplayState) -> ReplayState:

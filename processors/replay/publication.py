@@ -141,7 +141,8 @@ class ReplayPublication:
 
     async def _obey(self, task: asyncio.Task[Any]) -> None:
         with contextlib.suppress(HeadraceError):
-            if self._may_be_stopped() and await self._states.is_stop_requested(self._state.id):
+            is_requested = await self._states.is_stop_requested(self._state.id)
+            if is_requested and self._may_be_stopped():  # asked last: it may change meanwhile
                 task.cancel()
 
     def _update(self, **values: Any) -> None:

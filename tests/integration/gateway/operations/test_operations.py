@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from events import replays
 from events.names import Names
 from events.replays import ReplayState, ReplayStates
 from gateway.operations import Operations
+from gateway.operations import replays as children
 from gateway.operations.operations import ReplayPlan
 from runtime.errors import Conflict, NotFound, UnknownProject, UsageError
 from runtime.settings import Settings
@@ -113,6 +116,36 @@ async def test_a_replay_is_followed_rolled_back_and_dropped(
     dropped = await operations.drop_generation("docs", old.id)
     assert dropped.state == "succeeded"
     assert [row.id for row in await operations.generations("docs")] == [new.id]
+
+
+class SlowChild:
+    """A child process that does not get to its first report."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.is_running = True
+
+    def start(self) -> None:
+        """Start it."""
+
+    async def stop(self, _timeout: timedelta) -> None:
+        """End it."""
+        self.is_running = False
+
+    def ending(self) -> str:
+        """Describe its end."""
+        return "it was stopped"
+
+
+async def test_a_child_that_starts_slowly_is_not_lost(
+    operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, it may take longer to its first report than between two reports."""
+    monkeypatch.setattr(replays, "SILENT_AFTER", timedelta())
+    monkeypatch.setattr(children, "ChildProcess", SlowChild)
+    started = await operations.start_replay("docs", chunking="1:96")
+    assert isinstance(started, ReplayState)
+    assert (await operations.replay(started.id)).state == "running"
+    assert [state.state for state in await operations.replays()] == ["running"]
 
 
 @asynccontextmanager
