@@ -36,6 +36,13 @@ from store.search.keyword.tokenizer import EXACT
 
 __all__ = ["Result", "judge", "results_of", "show"]
 
+_MATCHES = {
+    "hybrid": "meaning and words",
+    "vector": "meaning",
+    "keyword": "words",
+    "exact": "exact text",
+}
+"""Words for the ways in which a question found a result."""
 _MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words", "exact": "Exact"}
 _KINDS = tuple(kind.value for kind in Kind)
 _SHOWN_LINES = 14
@@ -328,9 +335,7 @@ def _result(
         name=source.symbol or " > ".join(source.heading_path),
         kind=result.kind.value,
         title=result.title or "",
-        match={"hybrid": "meaning and words", "vector": "meaning", "keyword": "words"}[
-            result.match_type
-        ],
+        match=_MATCHES[result.match_type],
         score=f"{result.scores.fused:.3f}",
         above=_around(above),
         lines=lines[window.start :],

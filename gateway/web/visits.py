@@ -13,11 +13,13 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from events.fields import storable
 from gateway.auth.callers import Caller, Right
 from gateway.auth.sessions import Session, Sessions
 from gateway.knowledge import Knowledge
 from gateway.operations.operations import Operations
 from gateway.web.presentation import address, environment
+from runtime import errors
 from runtime.errors import (
     Conflict,
     DeadlineExceeded,
@@ -98,8 +100,9 @@ class Problem:
 
 
 def status_of(error: HeadraceError) -> int:
-    """HTTP status of an error."""
-    kinds = (status for kind, status in _STATUS if isinstance(error, kind))
+    """HTTP status of an error; that of a question's reply has the code of the worker's error."""
+    raised = getattr(errors, error.code, type(error))
+    kinds = (status for kind, status in _STATUS if issubclass(raised, kind))
     return next(kinds, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
@@ -187,6 +190,7 @@ class Visit:
 
         Raises:
             UnknownProject: the caller may not see it.
+            UsageError: the address or the form has a text that Postgres can't hold.
         """
         named = self.parameter("project") or self.sent("project")
         if named:
@@ -196,6 +200,15 @@ class Visit:
         self.project = self.project or self.caller.project or next(iter(names), "default")
         if self.site.operations is not None and Right.OPERATE in self.caller.rights:
             self.warnings = await self.remembered("warnings", self._read_warnings)
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        sent = ((name, text) for name, texts in self.form.items() for text in texts)
+        for name, text in (*self.request.query_params.multi_items(), *sent):
+            try:
+                storable(text)
+            except ValueError as error:
+                raise UsageError(f"{name[:80]}: {error}", "go back, and correct it") from None
 
     async def remembered(
         self, name: str, read: Callable[[], Awaitable[Sequence[T]]]

@@ -72,6 +72,15 @@ def test_without_a_session_every_page_leads_to_the_login(client: httpx2.Client) 
         assert (response.status_code, response.headers["hx-redirect"]) == (401, "/login")
 
 
+def test_a_text_that_postgres_cannot_hold_is_refused(opened: Opened) -> None:
+    with opened(Contents.full(), allowed="422") as page:
+        for path in ("/document?uri=a%00", "/documents?prefix=%00", "/batch?id=%00"):
+            response = page.goto(path)
+            assert response is not None
+            assert response.status == 422
+            expect(page.get_by_role("alert")).to_contain_text("must not contain NUL")
+
+
 def test_headers_of_pages_and_files(client: httpx2.Client) -> None:
     with served(Contents.full()) as address, client:
         for path in ("/login", "/static/page.css", "/static/vendor/htmx.min.js", "/favicon.ico"):

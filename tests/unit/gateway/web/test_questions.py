@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from events.models import Citation, Kind, OtherMatch, QueryAnswer, Scores, SearchResult
+from events.client.questions import QueryRefused
+from events.models import Citation, Kind, OtherMatch, Problem, QueryAnswer, Scores, SearchResult
 from gateway.web.questions import results_of
+from gateway.web.visits import status_of
 
 TABLE = "| March | 4 |\n| May | 6 |"
 
@@ -40,6 +44,20 @@ def test_a_part_is_shown_between_the_lines_that_make_it_readable(
     assert [*result.above] == above
     assert [*result.below] == below
     assert [line.number for line in result.lines] == list(range(7, 8 + content.count("\n")))
+
+
+@pytest.mark.parametrize("found", get_args(SearchResult.model_fields["match_type"].annotation))
+def test_every_way_to_find_a_result_has_a_name(found: str) -> None:
+    """The results of an exact search had none, and the page failed."""
+    answer = answer_of("Herons nest.", None)
+    results = (answer.results[0].model_copy(update={"match_type": found}),)
+    [shown] = results_of(answer.model_copy(update={"results": results}), "herons")
+    assert shown.match
+
+
+def test_a_refused_question_has_the_status_of_its_error() -> None:
+    problem = Problem(type="UnknownProject", detail="there is no project", retryable=False)
+    assert status_of(QueryRefused(problem)) == 404
 
 
 def test_each_section_has_numbers_of_its_own() -> None:
