@@ -18,7 +18,7 @@ from pydantic import (
 
 from content import languages
 from events.condition_text import parsed
-from events.fields import DOCUMENT_KINDS, Data, Scalar, Text
+from events.fields import DOCUMENT_KINDS, SCALAR_WORDS, Data, OneProblem, Scalar, Text
 from runtime import protocol_limits
 
 __all__ = ["ORDERED", "Period", "Where", "WhereOrText", "period"]
@@ -87,9 +87,12 @@ class Where(Data):
     field: _Field | None = None
     op: Operator | None = None
     value: (
-        Scalar
-        | Annotated[
-            tuple[Scalar, ...], Field(min_length=1, max_length=protocol_limits.LISTED_VALUES)
+        Annotated[
+            Scalar
+            | Annotated[
+                tuple[Scalar, ...], Field(min_length=1, max_length=protocol_limits.LISTED_VALUES)
+            ],
+            OneProblem(f"{SCALAR_WORDS}, or a list of 1 to {protocol_limits.LISTED_VALUES} such"),
         ]
         | None
     ) = None

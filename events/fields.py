@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,12 +18,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from runtime import protocol_limits
 
 __all__ = [
     "DOCUMENT_KINDS",
+    "SCALAR_WORDS",
     "Agent",
     "Base64",
     "Batch",
@@ -33,6 +37,7 @@ __all__ = [
     "Kind",
     "MediaType",
     "Metadata",
+    "OneProblem",
     "Project",
     "ReplyKey",
     "Scalar",
@@ -129,6 +134,22 @@ def _trace_state(text: object) -> str | None:
     return text if isinstance(text, str) and _TRACE_STATE.fullmatch(text) else None
 
 
+@dataclass(frozen=True, slots=True)
+class OneProblem:
+    """Gives a union one problem in words; it would have one for each member, under its type."""
+
+    words: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = handler(source)
+        assert schema["type"] == "union"
+        return core_schema.union_schema(
+            schema["choices"], custom_error_type="no_member", custom_error_message=self.words
+        )
+
+
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Text = Annotated[str, AfterValidator(storable)]
 Base64 = Annotated[str, AfterValidator(_base64)]
@@ -137,6 +158,9 @@ _AGENT = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$"
 _DOCUMENT_AGENT = r"^(?:[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}(?:/[0-9a-f]{32})?|/[0-9a-f]{32})$"
 _COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$"
 _CHANGE_TOKEN = r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$"  # noqa: S105
+_SHA256 = r"^[0-9a-f]{64}$"
+_MEDIA_TYPE = r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+$"
+_BATCH = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$"
 Project = Annotated[str, Field(pattern=_PROJECT)]
 Agent = Annotated[str, Field(pattern=_AGENT)]
 DocumentAgent = Annotated[
@@ -149,21 +173,25 @@ Uri = Annotated[
     AfterValidator(_fits_an_index_key),
     Field(min_length=1, max_length=protocol_limits.URI_BYTES),
 ]
-Scalar = (
+SCALAR_WORDS = (
+    "must be a text without NUL of up to 2,048 characters, a finite number, true or false"
+)
+Scalar = Annotated[
     Annotated[Text, Field(max_length=2048)]
     | bool
     | int
-    | Annotated[float, Field(allow_inf_nan=False)]
-)
+    | Annotated[float, Field(allow_inf_nan=False)],
+    OneProblem(SCALAR_WORDS),
+]
 Metadata = Annotated[
     dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar],
     Field(max_length=protocol_limits.METADATA_ENTRIES),
 ]
 Token = Annotated[str, Field(pattern=_CHANGE_TOKEN)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-MediaType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+$", max_length=128)]
+Sha256 = Annotated[str, Field(pattern=_SHA256)]
+MediaType = Annotated[str, Field(pattern=_MEDIA_TYPE, max_length=128)]
 ReplyKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.{}:@-]{1,256}$")]
-Batch = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
+Batch = Annotated[str, Field(pattern=_BATCH)]
 TraceParent = Annotated[Annotated[str, Field(max_length=55)] | None, BeforeValidator(_trace_parent)]
 TraceState = Annotated[Annotated[str, Field(max_length=512)] | None, BeforeValidator(_trace_state)]
 
@@ -180,11 +208,40 @@ _WORDS = {
     _COLLECTION: "may have up to 127 characters (A to Z, a to z, digits, blanks, . _ -), "
     "and must begin with a letter or a digit",
     _CHANGE_TOKEN: "must be the token of a change, such as live:0:1767225600000-0",
+    _SHA256: "must be a SHA-256 in 64 hex digits",
+    _MEDIA_TYPE: "must be a media type, such as text/markdown",
+    _BATCH: "may have up to 64 characters (A to Z, a to z, digits, . _ : -), "
+    "and must begin with a letter or a digit",
+    r"^[0-9a-f]{32}$": "must have 32 hex digits",
     r"\S": "must not be empty",
 }
 """Meaning of each pattern of a value that people type."""
 
-_ITEMS = re.compile(r"item(s?) after validation")
+_KINDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "string_type": "must be a text",
+    "string_unicode": "must not contain lone surrogates",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+}
+"""Meaning of each kind of error that people make; pydantic's words are those of Python."""
 
 
 def problem_in_words(error: Mapping[str, Any]) -> str:
@@ -197,6 +254,15 @@ def problem_in_words(error: Mapping[str, Any]) -> str:
         return "must not be empty"
     if kind in ("enum", "literal_error"):
         return f"must be one of {limits['expected']}".replace("'", "").replace(" or ", ", ")
-    if message.startswith("Value should have"):  # a text; pydantic calls its characters items
-        return _ITEMS.sub(r"character\1", message)
+    if kind in _KINDS:
+        return _KINDS[kind].format(**limits)
+    if kind in ("too_short", "too_long"):
+        bound = (
+            f"least {limits['min_length']}"
+            if kind == "too_short"
+            else f"most {limits['max_length']}"
+        )
+        return (
+            f"must have at {bound} {'characters' if limits['field_type'] == 'Value' else 'items'}"
+        )
     return message

@@ -229,8 +229,8 @@ def _unparsed_type(request: Request, wrong: Sequence[Any]) -> str | None:
 def _field(error: Mapping[str, Any]) -> dict[str, str]:
     where: Sequence[object] = error["loc"]
     detail = problem_in_words(error)
-    if where and where[0] in {"query", "header", "path"}:
-        return {"parameter": str(where[-1]), "pointer": f"?{where[-1]}", "detail": detail}
+    if len(where) > 1 and where[0] in {"query", "header", "path"}:
+        return {"parameter": str(where[1]), "pointer": f"?{where[1]}", "detail": detail}
     parts = [str(part).replace("~", "~0").replace("/", "~1") for part in where if part != "body"]
     return {"pointer": "".join(f"/{part}" for part in parts) or "/", "detail": detail}
 

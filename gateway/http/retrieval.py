@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from events.fields import DOCUMENT_KINDS, OneProblem, Text, storable
 from events.models import (
     DocumentIndexed,
     DocumentKind,
@@ -66,15 +67,23 @@ class IndexResponse(BaseModel):
 class RetrieveFilters(_Body):
     """Conditions on the sources of the results; all must hold."""
 
-    source_type: DocumentKind | list[DocumentKind] | None = None
-    source_path: str | None = None
+    source_type: (
+        Annotated[
+            DocumentKind | list[DocumentKind],
+            OneProblem(f"must be one of {', '.join(DOCUMENT_KINDS)}, or a list of these"),
+        ]
+        | None
+    ) = None
+    source_path: Text | None = None
     metadata: dict[str, Scalar] = {}
 
 
 class RetrieveRequest(_Body):
     """A query. Results below ``similarity_threshold`` (cosine) are left out."""
 
-    query: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    query: Annotated[
+        str, Field(min_length=1, max_length=2000, pattern=r"\S"), AfterValidator(storable)
+    ]
     top_k: Annotated[int, Field(ge=1, le=50)] = 5
     similarity_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
     filters: RetrieveFilters = RetrieveFilters()

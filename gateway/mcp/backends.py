@@ -30,6 +30,8 @@ __all__ = [
     "access_of",
 ]
 
+_ARGUMENTS = {"text": "query", "uri_prefix": "under", "path_globs": "paths"}
+"""Arguments of the tool ``search`` whose name is not that of the field of a question."""
 OUTCOME_WAIT = timedelta(seconds=8)
 """Longest wait for the outcome of a change. Hosts end tools that take much longer."""
 
@@ -319,7 +321,7 @@ def _document(row: DocumentRow) -> Document:
 def _question(search: tools.Search) -> Question:
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from events.models import first_problem  # noqa: PLC0415
+    from events.fields import problem_in_words  # noqa: PLC0415
     from gateway.knowledge import Question  # noqa: PLC0415
     from runtime.errors import UsageError  # noqa: PLC0415
 
@@ -347,4 +349,7 @@ def _question(search: tools.Search) -> Question:
     try:
         return Question.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(first_problem(error), "correct this argument") from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        names = [str(part) for part in first["loc"] if part != "filters"]
+        where = f"{_ARGUMENTS.get(names[0], names[0])}: " if names else ""
+        raise UsageError(f"{where}{problem_in_words(first)}", "correct this argument") from None

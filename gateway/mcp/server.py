@@ -365,9 +365,13 @@ def _arguments(access: Access, name: str, arguments: Mapping[str, Any]) -> tools
 
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "arguments"
-        raise Refusal(
-            "InvalidArguments", f"{where}: {problem_in_words(first)}", "correct the arguments"
-        ) from None
+        remedy = "correct the arguments"
+        if first["type"] == "extra_forbidden":
+            names = [
+                name for name in tool.arguments.model_fields if name != "project" or not allowed
+            ]
+            remedy = f"use {', '.join(names)}"
+        raise Refusal("InvalidArguments", f"{where}: {problem_in_words(first)}", remedy) from None
     _check_texts(checked)
     return checked
 

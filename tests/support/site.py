@@ -621,7 +621,7 @@ def _letter(number: int) -> Letter:
         uri="docs/<b>x</b>.md",
         token=_POSITION,
         error="MalformedEvent" if number == 1 else "LimitExceeded",
-        detail="document.changed: data.uri: Field required"
+        detail="document.changed: data.uri: is missing"
         if number == 1
         else "the document has 3,000,001 characters; at most 2,000,000 are allowed",
         attempts=number,

@@ -86,6 +86,13 @@ async def test_bytes_are_one_limit_of_all_faces(served: Gateway) -> None:
         assert codes == ["", "RateLimited"]
 
 
+async def test_a_refused_search_names_the_argument_of_the_tool(served: Gateway) -> None:
+    async with served.client() as client:
+        for arguments, name in (({"query": " "}, "query"), ({"paths": [""]}, "paths")):
+            shown = await call(served, client, "search", **({"query": "herons"} | arguments))
+            assert shown["error"]["detail"].startswith(f"{name}: ")
+
+
 async def test_a_rename_publishes_the_content_again(served: Gateway) -> None:
     async with served.client(bytes_per_minute=LIMIT_BYTES) as client:
         wait = {"Prefer": "wait=30"}

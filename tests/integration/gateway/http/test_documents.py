@@ -151,6 +151,7 @@ async def test_a_problem_of_an_address_names_the_parameter(client: httpx2.AsyncC
     for name, value in (("limit", "0"), ("path", ""), ("under", "x" * 5000), ("where", "(")):
         assert await wrong_parameter(client, q="herons", **{name: value}) == name
     assert await wrong_parameter(client, q=" ") == "q"
+    assert await wrong_parameter(client, q="herons", kind="novel") == "kind"
 
 
 async def test_texts_that_postgres_cannot_hold_are_refused(client: httpx2.AsyncClient) -> None:

@@ -177,10 +177,25 @@ async def test_fields_out_of_bounds_are_refused(client: httpx2.AsyncClient) -> N
         assert response.json()["errors"][0]["pointer"].startswith(f"/{name}")
 
 
+async def test_a_problem_names_the_field_of_the_request_alone(client: httpx2.AsyncClient) -> None:
+    """It names neither a type of the code, nor the field of a question."""
+    for path, body, pointer in (
+        ("index", SOURCE | {"metadata": {"a": [1]}}, "/metadata/a"),
+        ("retrieve", {"query": "weir", "filters": {"metadata": {"a": [1]}}}, "/filters/metadata/a"),
+        ("retrieve", {"query": "weir", "filters": {"source_type": "x"}}, "/filters/source_type"),
+        ("retrieve", {"query": "weir", "filters": {"source_path": "\0"}}, "/filters/source_path"),
+        ("retrieve", {"query": "a\0"}, "/query"),
+    ):
+        response = await client.post(f"/rag/{path}", json=body)
+        assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+        assert " must " in response.json()["detail"]
+
+
 async def test_a_malformed_source_id_is_refused(client: httpx2.AsyncClient) -> None:
     for source_id in ("x", "A" * 32, "0" * 31, "0" * 33):
         response = await client.delete(f"/rag/sources/{source_id}")
         assert response.status_code == 422
+        assert response.json()["errors"][0]["detail"] == "must have 32 hex digits"
 
 
 async def test_a_file_is_read_below_the_directory_alone(client: httpx2.AsyncClient) -> None:

@@ -121,6 +121,9 @@ async def test_errors_are_results_with_a_remedy(era: str) -> None:
             shown = await call(client, tool, **arguments)
             assert shown["error"]["code"] == code
             assert shown["error"]["remedy"]
+        shown = await call(client, "read", uri="a.md", start=3)
+        assert shown["error"]["detail"] == "start: is unknown"
+        assert "start_line" in shown["error"]["remedy"]
 
 
 async def test_a_defect_is_an_error_without_its_details() -> None:
