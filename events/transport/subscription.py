@@ -40,10 +40,14 @@ OnDead = Callable[[DeadLetter], Awaitable[None]]
 
 @dataclass
 class Statistics:
-    """Counts since the process started."""
+    """Counts since the process started.
+
+    ``acknowledged`` entries are finished; ``sent`` counts those of which Redis knows it.
+    """
 
     delivered: int = 0
     acknowledged: int = 0
+    sent: int = 0
     retried: int = 0
     reclaimed: int = 0
     dead: int = 0
@@ -159,6 +163,7 @@ class Subscription:
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             if sent:
+                self.statistics.sent += 1
                 _count("acknowledged", [entry])
                 self.in_flight.pop(entry.id, None)
             else:
@@ -247,6 +252,7 @@ class Subscription:
                 self._aged[key][:0] = entries
             raise
         self._note_due(idle for idle, _ in aged)
+        self.statistics.sent += len(finished)
         _count("acknowledged", finished)
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
             entry.acknowledging.end()

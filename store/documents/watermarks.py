@@ -89,7 +89,8 @@ class WatermarkNotes:
     Args:
         database: the primary.
         read: reads the watermark of the log.
-        count: counts the events that this process has settled; nothing is read while it stays.
+        count: counts the events that this process has settled, and again when Redis knows it;
+            nothing is read while it stays.
     """
 
     def __init__(self, database: Database, read: ReadWatermark, count: Callable[[], int]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from faust.types import TP
@@ -38,7 +40,7 @@ def entry(entry_id: str = "1000-1", **more: Any) -> InFlightEntry:
 
 
 def subscription() -> Subscription:
-    group = cast("Group", type("Lease", (), {"lease": LEASE})())
+    group = Mock(Group, lease=LEASE)
     return Subscription(
         group,
         Window(4),
@@ -189,6 +191,21 @@ async def test_an_entry_is_settled_once() -> None:
     await held.retry(one, timedelta(seconds=1), counted=True)
     assert (held.statistics.acknowledged, held.statistics.retried) == (1, 0)
     assert held.window.in_flight == 0
+
+
+def test_an_acknowledgement_counts_again_when_it_is_sent() -> None:
+    """Who looks at the log after a change of the counts finds the log as the last one left it."""
+    held = subscription()
+    one = entry()
+    held.add(one)
+    held.acknowledge(one)
+    finished = replace(held.statistics)
+    with pytest.raises(ZeroDivisionError), held.queue(Mock()):
+        raise ZeroDivisionError
+    assert held.statistics == finished
+    with held.queue(Mock()):
+        assert held.statistics == finished
+    assert held.statistics == replace(finished, sent=1)
 
 
 def test_a_lost_entry_is_not_acknowledged() -> None:
