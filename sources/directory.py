@@ -175,9 +175,8 @@ def walk(
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError as error:
             if relative == start:
-                raise UsageError(
-                    f"{directory} can't be read: {error.strerror}", RIGHTS_REMEDY
-                ) from error
+                remedy = RIGHTS_REMEDY if isinstance(error, PermissionError) else ""
+                raise UsageError(f"{directory} can't be read: {error.strerror}", remedy) from error
             yield Folder(relative, parent_rules, [(f"{relative}/", Skip.UNREADABLE)], False)
             continue
         names = {entry.name for entry in entries}

@@ -14,7 +14,7 @@ import pytest
 from events.models import Origin
 from runtime.errors import UsageError
 from sources import Change, IndexedDocument, Reason, Skip, document_changed, open_source
-from sources.directory import DirectorySource
+from sources.directory import DirectorySource, open_directory
 from sources.files import read_marked
 from sources.git import GitSource
 from sources.types import Content, SizeLimits
@@ -484,6 +484,17 @@ def test_a_directory_without_rights_gives_one_clear_line(
     with pytest.raises(UsageError) as caught:
         open_source(closed)
     assert str(caught.value).startswith(f"{closed} can't be read: Permission denied; let this user")
+
+
+def test_a_directory_that_vanished_is_said_to_be_missing(tmp_path: Path) -> None:
+    """The error of a directory that was removed names no rights as its remedy."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    source = open_directory(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError) as caught:
+        source.watched()
+    assert str(caught.value) == f"{gone} can't be read: No such file or directory"
 
 
 def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
