@@ -156,7 +156,12 @@ def command(
         typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
     ] = False,
     context: Annotated[
-        int | None, typer.Option(help="Also assemble a context of at most this many tokens.")
+        int | None,
+        typer.Option(
+            help="Also assemble a context of at most this many tokens.",
+            min=32,
+            max=protocol_limits.CONTEXT_TOKENS,
+        ),
     ] = None,
     tokenizer: Annotated[
         str | None,
@@ -261,7 +266,14 @@ def grep(
         bool, typer.Option("--word-regexp", "-w", help="Match whole words only; this is faster.")
     ] = False,
     context: Annotated[
-        int, typer.Option("--context", "-C", help="Lines before and after each match, 0 to 20.")
+        int,
+        typer.Option(
+            "--context",
+            "-C",
+            help="Lines before and after each match.",
+            min=0,
+            max=protocol_limits.CONTEXT_LINES,
+        ),
     ] = 0,
     files_with_matches: Annotated[
         bool, typer.Option("--files-with-matches", "-l", help="Print uris only.")

@@ -84,7 +84,8 @@ def list_documents(
         for document in documents:
             print_json(_plain(document))
     elif documents:
-        stdout().print(table([_row(document) for document in documents]))
+        overlays = any(document.overlay for document in documents)
+        stdout().print(table([_row(document, overlays=overlays) for document in documents]))
     else:
         typer.echo("no documents")
 
@@ -112,7 +113,8 @@ def show(
         return
     chunks = plain.pop("chunks_held")
     for name, value in plain.items():
-        typer.echo(f"{name.replace('_', ' '):>13}  {on_one_line(str(value))}")
+        shown = "-" if value in (None, [], {}) else on_one_line(str(value))
+        typer.echo(f"{name.replace('_', ' '):>13}  {shown}")
     for chunk in chunks:
         lines = f"{chunk['start_line']}-{chunk['end_line']}"
         heading = " > ".join([*chunk["heading_path"], *filter(None, [chunk["symbol"]])])
@@ -220,7 +222,8 @@ async def _chosen(
         more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise UsageError(
             f"{project} has never had {unknown[0]!r}{more}",
-            "`headrace document list` prints uris (for rejected documents, use purge --unknown)",
+            f"`headrace document list -p {project}` prints uris (for rejected documents, use "
+            "purge --unknown)",
         )
     if not indexed:
         raise UsageError(f"{project} has no document whose uri begins with {prefix!r}")
@@ -261,10 +264,11 @@ async def _read(
         cursor = page[-1].cursor
 
 
-def _row(document: DocumentRow) -> dict[str, Any]:
-    """Columns of the table. Agent and commit are None if the document has none."""
+def _row(document: DocumentRow, *, overlays: bool) -> dict[str, Any]:
+    """Columns of the table; ``overlays`` adds one. A value is None if the document has none."""
     return {
         "uri": on_one_line(document.uri),
+        **({"overlay": document.overlay and on_one_line(document.overlay)} if overlays else {}),
         "agent": document.agent,
         "kind": document.kind,
         "chunks": document.chunks,
@@ -277,6 +281,7 @@ def _row(document: DocumentRow) -> dict[str, Any]:
 def _plain(document: DocumentRow) -> dict[str, Any]:
     return {
         "uri": document.uri,
+        "overlay": document.overlay,
         "agent": document.agent,
         "kind": document.kind,
         "title": document.title,

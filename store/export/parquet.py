@@ -118,7 +118,7 @@ def _draft(directory: Path, mode: int) -> Iterator[Path]:
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     except OSError as error:
-        raise UsageError(f"{directory} cannot be written: {error}") from error
+        raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
     try:
         yield draft
         draft.chmod(_masked(draft, mode))
@@ -127,7 +127,7 @@ def _draft(directory: Path, mode: int) -> Iterator[Path]:
         _sync(directory.parent)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
-        raise UsageError(f"{directory} cannot be written: {error}") from error
+        raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

@@ -96,6 +96,11 @@ class DocumentRow:
     examples: int = 0
 
     @property
+    def overlay(self) -> str | None:
+        """Name of the overlay that the document belongs to; None if it is in none."""
+        return self.source if overlay_suffix(self.agent) else None
+
+    @property
     def cursor(self) -> str:
         """Value of ``after`` for the page that begins after this document."""
         return cursor_of(self.uri, self.agent)
@@ -611,7 +616,9 @@ async def _document_id(
 
 
 def _no_document(project: str, uri: str) -> NotFound:
-    return NotFound(f"{project} has no document {uri!r}", "`headrace document list` lists all")
+    return NotFound(
+        f"{project} has no document {uri!r}", f"`headrace document list -p {project}` lists all"
+    )
 
 
 def _key(cursor: str) -> DocumentKey:

@@ -66,7 +66,6 @@ async def test_query_over_2000_characters(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--context", "1"], "context_tokens"),
         (["--min-event", "yesterday"], "min_event"),
         (["--agent", "a b"], "agent: may have up to 128 characters"),
         (["--where", "foo =="], "--where 'foo ==': at the end: a value is missing"),
@@ -79,9 +78,15 @@ async def test_limits_out_of_range(cli: Cli, arguments: list[str], expected: str
 
 async def test_numbers_out_of_range_are_wrong_usage(cli: Cli) -> None:
     """A number that no question may have is refused with exit code 2."""
-    for option, number in (("--limit", "0"), ("--limit", "101"), ("--min-similarity", "2")):
-        result = await cli("ask", "anything", option, number)
-        assert (result.code, option in result.stderr) == (2, True)
+    for command, option, number in (
+        ("ask", "--limit", "0"),
+        ("ask", "--limit", "101"),
+        ("ask", "--min-similarity", "2"),
+        ("ask", "--context", "31"),
+        ("grep", "--context", "21"),
+    ):
+        result = await cli(command, "anything", option, number)
+        assert (result.code, f"Invalid value for '{option}'" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_uri_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert (lines[0], lines[2]) == (r"to delete: a\nb.txt", r"skipped (binary): c\nd")
     fields = ("agent", "kind", "chunks", "pending", "commit", "token")
     row = SimpleNamespace(uri="a\nb.txt", **dict.fromkeys(fields))
-    assert document._row(cast("Any", row))["uri"] == r"a\nb.txt"
+    assert document._row(cast("Any", row), overlays=False)["uri"] == r"a\nb.txt"
 
 
 def test_sections_have_headings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,10 @@ async def test_a_failed_export_leaves_no_directory(
     await export(worker, filled, tmp_path / "out")
     with pytest.raises(UsageError, match="exists already"):
         await export(worker, filled, tmp_path / "out")
+    with pytest.raises(
+        UsageError, match=r"out/documents\.parquet/in cannot be written: [A-Za-z ]+$"
+    ):
+        await export(worker, filled, tmp_path / "out" / "documents.parquet" / "in")
 
 
 async def test_only_complete_generations_are_exported(
