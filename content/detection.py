@@ -193,7 +193,7 @@ def detect(
     if kind is not None:
         return _as_text(uri, media_type, content, kind)
     raw = content if isinstance(content, bytes) else content[:_HEAD_BYTES].encode()
-    suffix = _path(uri).suffix.lower()
+    suffix = _suffix(_path(uri))
     kind = _container_kind(raw, suffix)
     if kind is not None:
         return Detection(kind, None, _contradictions(kind, media_type, suffix))
@@ -227,7 +227,7 @@ def may_be_binary(uri: str, media_type: str | None, kind: str | None) -> bool:
         return kind in EXTRACTORS
     if _essence(media_type) in _RENDERED_KIND_BY_MEDIA_TYPE:
         return True
-    suffix = _path(uri).suffix.lower()
+    suffix = _suffix(_path(uri))
     return suffix not in _KIND_BY_SUFFIX or suffix in _UNDECIDED_SUFFIXES
 
 
@@ -408,6 +408,15 @@ def _path(uri: str) -> PurePosixPath:
         return PurePosixPath(urlsplit(uri).path)
     except ValueError:
         return PurePosixPath(uri)
+
+
+_UNREAD_MAIL = re.compile(r"\d{9,11}\.(?:\d+(?:_\d+)*|(?:[A-Z#][0-9A-Fa-f]+)+)\..+")
+"""Name of a message in ``new`` of a Maildir: time, number in that second, and host."""
+
+
+def _suffix(path: PurePosixPath) -> str:
+    """Suffix in lower case; empty for an unread message, whose name ends in that of a host."""
+    return "" if _UNREAD_MAIL.fullmatch(path.name) else path.suffix.lower()
 
 
 def _interpreter(content: str) -> str | None:
