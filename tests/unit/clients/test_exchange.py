@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import islice
 
 import httpx2
 import pytest
@@ -36,6 +38,21 @@ def test_a_wait_is_given_by_a_date() -> None:
 @pytest.mark.parametrize("header", ["soon", "inf", "nan", "1e400", ""])
 def test_an_unreadable_wait_is_not_known(header: str) -> None:
     assert retry_after(header) is None
+
+
+@pytest.mark.parametrize("header", ["0", "Sat, 28 Nov 2020 12:00:00 GMT"])
+def test_a_wait_of_no_time_is_no_reason_to_repeat_without_pause(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that is behind makes a date one of the past."""
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    exchange = Exchange(projects(), PATIENCE)
+    for attempt in islice(exchange.attempts(), 3):
+        with attempt:
+            exchange.result(httpx2.Response(429, headers={"Retry-After": header}))
+    assert len(waits) >= 2
+    assert min(waits) > 0
 
 
 def test_an_attempt_ends_before_the_call() -> None:

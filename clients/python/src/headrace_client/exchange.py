@@ -131,8 +131,8 @@ class Exchange(Generic[Result]):
         if int(error.problem.get("status", 503)) not in _RETRIED:
             return False
         left = self._ends_at - monotonic()
-        if error.retry_after is not None:
-            wait = max(error.retry_after.total_seconds(), 0.0)
+        if error.retry_after is not None and error.retry_after > timedelta():
+            wait = error.retry_after.total_seconds()
             return wait if wait < left else False
         return left > self._longest_wait_s
 
