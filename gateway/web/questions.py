@@ -102,11 +102,6 @@ class _Question:
             context_tokens=int(visit.number("context", 0, 0, protocol_limits.CONTEXT_TOKENS)),
         )
 
-    @property
-    def can_be_judged(self) -> bool:
-        """Return whether workers keep judgements of the answer."""
-        return not self.like and self.mode != "exact"
-
     def asked(self) -> Question:
         """The question in the form of the gateway. Wrong fields raise UsageError."""
         options: dict[str, Any] = {
@@ -298,6 +293,7 @@ def _answer_values(visit: Visit, question: _Question, answer: QueryAnswer) -> di
         "stages": _stages(answer.timings_ms),
         "notes": _notes(answer),
         "searched_chunks": answer.searched_chunks,
+        "can_be_judged": not question.like and answer.exact is None,  # workers keep no others
         "commands": _commands(visit, question),
     }
 
@@ -461,7 +457,8 @@ def _notes(answer: QueryAnswer) -> list[str]:
         )
     if answer.exact is not None:
         notes.append(
-            f"{answer.exact.matches} matches in {answer.exact.files} documents"
+            f"{_counted(answer.exact.matches, 'match', 'matches')} in "
+            f"{_counted(answer.exact.files, 'document', 'documents')}"
             + (f", up to {answer.exact.searched_to}" * answer.exact.truncated)
         )
     retrievers = [name for name in answer.degraded if name != "rerank"]
@@ -473,6 +470,10 @@ def _notes(answer: QueryAnswer) -> list[str]:
     if answer.weak:
         notes.append("Weak: nothing in this project seems to answer this")
     return notes
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _commands(visit: Visit, question: _Question) -> dict[str, str]:

@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 
 from events.models import (
     Citation,
+    ExactCounts,
     Judgement,
     Kind,
     OtherMatch,
@@ -261,6 +262,7 @@ class _Knowledge(Knowledge):
             generation=2,
             timings_ms={"wait": 0.4, "embed": 3.1, "search": 5.2, "fuse": 0.3, "assemble": 0.2},
             corrections={"retrys": "retries"} if "retrys" in question.text else {},
+            exact=ExactCounts(matches=1, files=1) if "symbol:" in question.text else None,
         )
 
     async def judge(

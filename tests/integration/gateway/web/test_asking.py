@@ -139,6 +139,9 @@ def test_similar_results_and_judgements(opened: Opened) -> None:
             expect(page.get_by_role("status")).to_contain_text("similar to docs/retries.md:1")
             expect(page.locator("form.judge")).to_have_count(0)
             expect(page.get_by_label("Similar to")).to_have_value("docs/retries.md:1")
+            page.goto("/ask?q=symbol:retry")
+            expect(page.locator(".notice")).to_have_text("1 match in 1 document.")
+            expect(page.locator("form.judge")).to_have_count(0)
     assert contents.done == [("judge", "default", 2, "rejected")] * 2
     assert [question.like for question in contents.asked if not question.text] == [
         Like(uri="docs/retries.md", line=1)

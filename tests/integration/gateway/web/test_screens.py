@@ -77,6 +77,9 @@ def test_screens_fit_a_small_window_and_200_percent(opened: Opened) -> None:
             page.goto(address)
             width = page.locator("body").evaluate("body => body.scrollWidth")
             assert width <= 600, name
+            page.set_viewport_size({"width": 390, "height": 800})  # a telephone
+            assert page.locator("body").evaluate("body => body.scrollWidth") <= 390, name
+            page.set_viewport_size({"width": 600, "height": 800})
             if name == "document":
                 check_accessibility(page, f"{name}-narrow")
 
