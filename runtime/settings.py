@@ -45,6 +45,8 @@ LOCAL_MODEL = "local/all-MiniLM-L6-v2"
 MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
 """Names of the settings that choose the models of new projects."""
 
+_HOME = Path("~/.headrace")
+
 
 def _seconds(value: object) -> object:
     """Accept ``6`` for six seconds in the environment, besides ISO 8601's ``PT6S``."""
@@ -54,6 +56,11 @@ def _seconds(value: object) -> object:
         return float(value)
     except ValueError:
         return value
+
+
+def _home(value: object) -> object:
+    """Treat an empty text as unset, as of a shell variable; otherwise it would be ``.``."""
+    return value or _HOME
 
 
 def _text_of_secret(secret: SecretStr, info: SerializationInfo) -> str:
@@ -251,8 +258,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid", frozen=True)
 
-    home: Path = Field(
-        default=Path("~/.headrace"),
+    home: Annotated[Path, BeforeValidator(_home)] = Field(
+        default=_HOME,
         description="Directory of the embedded servers and of the state of `up`.",
     )
     redis_url: str = Field(

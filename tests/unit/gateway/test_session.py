@@ -59,6 +59,14 @@ def test_the_variable_is_named(
     assert told in wrong_setting(refused.value)
 
 
+def test_an_empty_home_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current directory is not taken for the home if the variable is empty."""
+    monkeypatch.delenv("HEADRACE_HOME", raising=False)
+    home = Settings().home
+    monkeypatch.setenv("HEADRACE_HOME", "")
+    assert Settings().home == home == Path("~/.headrace")
+
+
 def test_a_linked_work_tree_is_recognised_by_its_mark(tmp_path: Path) -> None:
     """The root is found from any folder; neither a repository nor a submodule is linked."""
     marks = {
