@@ -61,6 +61,9 @@ def main(arguments: list[str]) -> int:
         print("usage: index_folder.py PROJECT FOLDER [PREFIX]", file=sys.stderr)
         return 2
     name, folder, prefix = (*arguments, "")[:3]
+    if not Path(folder).is_dir():  # the documents of a wrong path would be deleted
+        print(f"{folder} is not a folder", file=sys.stderr)
+        return 2
     try:
         with Headrace() as headrace:
             return min(1, index_folder(headrace.project(name), Path(folder), prefix))

@@ -93,6 +93,11 @@ async def test_a_folder_is_indexed_and_followed(
     assert second.returncode == 0, second.stderr
     assert [document.uri async for document in notes.documents()] == ["docs/birds/herons.md"]
 
+    missing = await run(environment, *program[:3], str(tmp_path / "missing"), "docs/")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr == f"{tmp_path / 'missing'} is not a folder\n"
+    assert [document.uri async for document in notes.documents()] == ["docs/birds/herons.md"]
+
     program[2] = "new"  # the key of an operator, for whom the project need not exist
     third = await run({**environment, "HEADRACE_API_KEY": await served.key(None)}, *program)
     assert third.returncode == 0, third.stderr
