@@ -200,6 +200,8 @@ async def publish_changes(
 ) -> Receipts:
     """Publish up to 1,000 CloudEvents: one, a batch, or one per line.
 
+    The attributes of one event may also be headers (`ce-id`, `ce-type`), with its data as the body.
+
     `batch` names the import of the events that have no attribute `batch` themselves. The id of an
     event makes it safe to repeat the request. If the request fails, some of its events may be
     published; repeat all of them.
@@ -283,15 +285,15 @@ async def _fields(request: Request) -> list[dict[str, Any]]:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     try:
-        if media_type == _LINES:
+        if "ce-type" in request.headers:  # the media type is that of the data
+            fields = [_binary(request, json.loads(body))]
+        elif media_type == _LINES:
             fields = [json.loads(line) for line in body.splitlines() if line.strip()]
         elif media_type in {_BATCH, "application/json"}:
             fields = json.loads(body)
             fields = fields if isinstance(fields, list) else [fields]
         elif media_type == _EVENT:
             fields = [json.loads(body)]
-        elif "ce-type" in request.headers:
-            fields = [_binary(request, json.loads(body))]
         else:
             raise HTTPException(415, f"the media type {media_type[:80]!r} holds no events")
         events = _EVENTS.validate_python(fields)

@@ -253,14 +253,15 @@ async def test_events_come_alone_in_a_batch_by_line_and_in_headers(
     assert await send(batch, "application/cloudevents-batch+json; charset=utf-8") == ["e2", "e3"]
     lines = "\n".join(json.dumps(event(number)) for number in (4, 5)) + "\n"
     assert await send(lines.encode(), "application/x-ndjson") == ["e4", "e5"]
-    binary = {"ce-specversion": "1.0", "ce-id": "e6", "ce-type": "document.changed"}
-    data = json.dumps(event(6)["data"]).encode()
-    binary_ids = await send(data, "application/vnd.birds+json", **{**binary, "ce-source": "test"})
-    assert binary_ids == ["e6"]
+    binary = {"ce-specversion": "1.0", "ce-source": "test", "ce-type": "document.changed"}
+    for number, media_type in ((6, "application/vnd.birds+json"), (7, "application/json")):
+        data = json.dumps(event(number)["data"]).encode()
+        headers = binary | {"ce-id": f"e{number}"}
+        assert await send(data, media_type, **headers) == [f"e{number}"]
 
     async def are_listed() -> bool:
         uris = {item["uri"] for item in (await client.get("documents")).json()["items"]}
-        return uris == {f"{number}.md" for number in range(1, 7)}
+        return uris == {f"{number}.md" for number in range(1, 8)}
 
     await eventually(are_listed, "the document of each event is listed")
 
