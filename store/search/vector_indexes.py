@@ -143,10 +143,9 @@ class VectorIndexes:
         async with self._builder(generation_id, wait=wait) as builder:
             if builder is None:
                 return Refreshed(0, left + len(due))
-            for build in due:
-                await self._build(builder, build)
+            built = [await self._build(builder, build) for build in due]
         self._deferred.pop(generation_id, None)
-        return Refreshed(len(due), left)
+        return Refreshed(sum(built), left)
 
     async def _is_outgrown(
         self, connection: asyncpg.Connection, generation_id: int, vectors: Mapping[int, int]
@@ -228,9 +227,13 @@ class VectorIndexes:
     def _allowed_tail(self, indexed: int | None, *, importing: bool = False) -> int:
         return allowed_tail(indexed, self._exact_chunks, importing=importing)
 
-    async def _build(self, builder: IndexBuilder, build: Build) -> None:
+    async def _build(self, builder: IndexBuilder, build: Build) -> bool:
+        """Build an index; return false if another process has built one since the survey."""
+        current = await self._current(build)
+        if current["tail"] <= self._allowed_tail(current["vectors"]):
+            return False
         log.info("vector_index.building", name=build.name)
-        await self._drop_others(builder, build, keep=await self._current(build))
+        await self._drop_others(builder, build, keep=current["name"] or "")
         await builder.build(build)
         async with self._scope(build) as connection:
             await connection.execute(
@@ -241,11 +244,12 @@ class VectorIndexes:
             )
         await self._drop_others(builder, build, keep=build.name)
         log.info("vector_index.built", name=build.name)
+        return True
 
-    async def _current(self, build: Build) -> str:
+    async def _current(self, build: Build) -> asyncpg.Record:
         async with self._scope(build) as connection:
             survey = await connection.fetch(of_generation(build.generation_id, "survey"))
-        return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
+        return next(row for row in survey if row["model_id"] == build.model_id)
 
     async def _drop_others(self, builder: IndexBuilder, build: Build, keep: str) -> None:
         async with self._scope(build) as connection:

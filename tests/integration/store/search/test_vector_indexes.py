@@ -12,6 +12,7 @@ import pytest
 from store.postgres.locks import Lock
 from store.postgres.pool import Database
 from store.search import vector_indexes
+from store.search.index_builders import Build
 from store.search.vector_indexes import ANY_GENERATION, VectorIndexes
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
@@ -49,6 +50,25 @@ def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Ta
 async def test_builds_at_once_take_turns(index: Index, database: Fresh) -> None:
     """Concurrent builds all succeed."""
     assert await asyncio.gather(*refreshing(index, database, *PROJECTS)) == [1, 1, 1]
+
+
+async def test_an_index_that_another_process_has_built_is_not_built_again(
+    index: Index, database: Fresh
+) -> None:
+    """It may end its build after another one has found it due, and before that has the lock."""
+
+    class Late(VectorIndexes):
+        async def _due(
+            self, project_id: int, generation_id: int, after_import: bool
+        ) -> tuple[list[Build], int]:
+            due = await super()._due(project_id, generation_id, after_import)
+            assert await first.refresh(project_id, generation_id) == (1, 0)
+            return due
+
+    first = VectorIndexes(index.database, database.owner_url, exact_chunks=400)
+    second = Late(index.database, database.owner_url, exact_chunks=400)
+    live = await index.live("p")
+    assert await second.refresh(live.project_id, live.id) == (0, 0)
 
 
 async def test_a_build_waits_for_imports_of_other_projects(
