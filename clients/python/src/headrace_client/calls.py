@@ -6,7 +6,8 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -14,9 +15,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from headrace_client.errors import HeadraceError, error_of_problem
+from headrace_client.errors import HeadraceError, UsageError, error_of_problem
 from headrace_client.models import (
     AnswerList,
     BatchReport,
@@ -291,35 +292,36 @@ def ask(
         DeadlineExceeded: no answer came in time.
         Unavailable: the gateway, or a server behind it, can't be reached.
     """
-    question = Question(
-        text=text,
-        like=like,
-        limit=limit,
-        mode=mode,
-        operators=operators,
-        regex=regex,
-        ignore_case=ignore_case,
-        whole_words=whole_words,
-        context_lines=context_lines,
-        per_file=per_file,
-        after=after,
-        weights=weights,
-        filters=filters or Filters(),
-        min_event=min_event.token if isinstance(min_event, Receipt) else min_event,
-        overlay=overlay,
-        vectors=vectors,
-        max_wait_ms=_ms(max_wait),
-        explain=explain,
-        context_tokens=context_tokens,
-        context_tokenizer=context_tokenizer,
-        min_similarity=min_similarity,
-        rerank=rerank,
-        min_relevance=min_relevance,
-        group=group,
-        sections=sections,
-        diversity=diversity,
-        timeout_ms=_ms(timeout),
-    )
+    with _checked():
+        question = Question(
+            text=text,
+            like=like,
+            limit=limit,
+            mode=mode,
+            operators=operators,
+            regex=regex,
+            ignore_case=ignore_case,
+            whole_words=whole_words,
+            context_lines=context_lines,
+            per_file=per_file,
+            after=after,
+            weights=weights,
+            filters=filters or Filters(),
+            min_event=min_event.token if isinstance(min_event, Receipt) else min_event,
+            overlay=overlay,
+            vectors=vectors,
+            max_wait_ms=_ms(max_wait),
+            explain=explain,
+            context_tokens=context_tokens,
+            context_tokenizer=context_tokenizer,
+            min_similarity=min_similarity,
+            rerank=rerank,
+            min_relevance=min_relevance,
+            group=group,
+            sections=sections,
+            diversity=diversity,
+            timeout_ms=_ms(timeout),
+        )
     return Call(
         "POST",
         _path(project, "/ask"),
@@ -375,7 +377,8 @@ def judge(
         UsageError: an argument is out of its limits.
         Unavailable: the gateway, or a server behind it, can't be reached.
     """
-    judgement = Judgement(query_id=query_id, chunk_id=chunk_id, verdict=verdict, rank=rank)
+    with _checked():
+        judgement = Judgement(query_id=query_id, chunk_id=chunk_id, verdict=verdict, rank=rank)
     return Call(
         "POST",
         _path(project, "/judgements"),
@@ -540,6 +543,17 @@ def sources(project: str) -> Call[tuple[Source, ...]]:
 
 def _path(project: str, rest: str = "") -> str:
     return f"/v1/projects/{quote(project, safe='')}{rest}"
+
+
+@contextmanager
+def _checked() -> Iterator[None]:
+    """Report a wrong argument as the gateway would; it can't be sent."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{where}: {first['msg']}", "correct this argument") from None
 
 
 def _ms(duration: timedelta) -> int:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from headrace_client.errors import UsageError
 from headrace_client.models import Lane, Scalar
 
 __all__ = ["ChangeEvent", "delete", "rename", "upsert"]
@@ -138,6 +139,8 @@ def delete(
 
 
 def _event(event_id: str | None, lane: Lane | None, **data: Any) -> ChangeEvent:
+    if isinstance(data.get("content"), bytes):
+        raise UsageError("the content is bytes, and this call takes a text", "use `put` for bytes")
     return ChangeEvent(
         lane,
         {
