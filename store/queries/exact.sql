@@ -65,7 +65,6 @@ order by d.uri, d.agent
 -- ``matches`` of a piece is null if no passage is looked for in it.
 with
 {pieces},
-examined as (select count(matches) as chunks from pieces),
 neighbours as (
     select
         *,
@@ -159,58 +158,94 @@ pieces as (
     join documents d on d.generation_id = $1 and d.id = own.document_id
     join chunks c on c.generation_id = $1 and c.document_id = own.document_id
     where c.is_example = $5
-)
+),
+examined as (select count(matches) as chunks from pieces)
+
+-- name: chunks_by_id
+-- The chunks $12, an array as text.
+select *
+from chunks
+where generation_id = $1 and id = any ($12::text::bigint[]) and is_example = $5
+offset 0
+
+-- name: chunks_by_document
+-- The chunks of the documents whose bits are 1 in $12, which begins with the id $14.
+select c.*
+from unnest($2::bigint[]) as own (document_id)
+cross join lateral (
+    select *
+    from chunks
+    where
+        generation_id = $1
+        and document_id = own.document_id
+        and is_example = $5
+        and case
+            when id < $14::bigint or id >= $14 + 8 * length($12::bytea) then false
+            else get_bit($12, id - $14) = 1
+        end
+    offset 0
+) c
+
+-- name: with_documents
+-- The document of each chunk, for conditions on it.
+cross join lateral (
+    select * from documents where generation_id = $1 and id = c.document_id offset 0
+) d
 
 -- name: pieces_of_chunks
--- The chunks $12 (an array as text), in which passages are looked for, and all chunks of those
--- documents in which one of them begins or ends within a line. A chunk of one line counts as such.
-wanted as (
+-- Those of some chunks that match, and all chunks of the documents in which one of them may match
+-- together with others: it begins or ends within a line. A chunk of one line counts as such. With
+-- $13, a match is one word, so that it is in no line of a document without chunks that match.
+chosen as materialized (
     select
-        own.*,
-        chosen.ids,
+        c.document_id,
+        c.id,
+        c.ordinal,
+        c.start_line,
+        c.end_line,
+        case when {conditions} then strpos(c.content, $4) > 0 and ($11 or c.content ~ $3) end as matches
+    from ({chunks}) c
+    {documents}
+),
+deciding as materialized (
+    select document_id, start_line, end_line from chosen where matches or not $13
+),
+wanted as materialized (
+    select
+        own.place,
+        own.document_id,
         exists (
             select
             from chunks c
             where
                 c.generation_id = $1
                 and c.document_id = own.document_id
-                and (c.start_line = any (chosen.last_lines) or c.end_line = any (chosen.first_lines))
+                and (
+                    (c.document_id, c.start_line) in (select document_id, end_line from deciding)
+                    or (c.document_id, c.end_line) in (select document_id, start_line from deciding)
+                )
         ) as is_cut
     from unnest($2::bigint[]) with ordinality as own (document_id, place)
-    join (
-        select
-            document_id,
-            array_agg(id) as ids,
-            array_agg(start_line) as first_lines,
-            array_agg(end_line) as last_lines
-        from chunks
-        where generation_id = $1 and id = any ($12::text::bigint[])
-        group by document_id
-    ) chosen on chosen.document_id = own.document_id
+    where own.document_id in (select document_id from deciding)
 ),
 pieces as (
-    select
-        own.place,
-        c.id,
-        c.ordinal,
-        c.start_line,
-        c.end_line,
-        case
-            when c.is_chosen and {conditions} then strpos(c.content, $4) > 0 and ($11 or c.content ~ $3)
-        end as matches
+    select own.place, c.id, c.ordinal, c.start_line, c.end_line, c.matches
     from wanted own
-    join documents d on d.generation_id = $1 and d.id = own.document_id
+    join chosen c on c.document_id = own.document_id
+    where not own.is_cut and c.matches
+    union all
+    select own.place, c.id, c.ordinal, c.start_line, c.end_line, m.matches
+    from wanted own
     cross join lateral (
-        select *, true as is_chosen
+        select *
         from chunks
-        where not own.is_cut and generation_id = $1 and id = any (own.ids)
-        union all
-        select *, id = any (own.ids)
-        from chunks
-        where own.is_cut and generation_id = $1 and document_id = own.document_id
+        where generation_id = $1 and document_id = own.document_id and is_example = $5
+        offset 0
     ) c
-    where c.is_example = $5
-)
+    left join chosen m on m.id = c.id
+    where own.is_cut
+),
+examined as (select count(matches) as chunks from chosen)
 
 -- name: lines
 -- The chunks with the lines from $3 to $4 of each document $2, in order.

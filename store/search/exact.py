@@ -3,13 +3,16 @@
 Postgres matches the texts, so that they do not travel. Terms that each match has narrow the chunks
 by the keyword index; other patterns scan the documents. Both run in batches of documents, until all
 are searched, or the time or the number of chunks is used up.
+
+A search for a frequent word walks the documents in path order, and reads only its chunks. A search
+for a rare one puts its chunks into path order first. In between, it walks some documents before.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby
@@ -49,6 +52,19 @@ _COUNTING_SHARE = 0.02
 """Share of the time in which further matches are counted once the passages are found."""
 
 _FIRST_BATCH = 4
+_FIRST_WALKED = 24
+"""First documents that are searched for a word: most of their chunks are not read."""
+
+_LARGEST_WALKED = 96
+"""Most documents that the first batch has."""
+
+_CHUNKS_PER_WALKED = 64
+"""Chunks with a word for each document that is searched before they are put into path order.
+
+Their rows are all over the table, so that reading one takes as long as several neighbours, and a
+frequent word often fills the answer sooner. Below ``_FIRST_WALKED`` documents, it seldom does.
+"""
+
 _LARGEST_BATCH = 4_096
 _CHUNKS_PER_PASSAGE = 2
 """Chosen chunks that are read at first for each passage, as not all of them match."""
@@ -64,6 +80,7 @@ _ROWS_TIMEOUT_MS = 100
 _AFTER_AGENT = " "
 """A name with this at its end comes after the name, and before all longer ones."""
 
+_RowsOf = Callable[[Sequence[int]], Awaitable[Mapping[int, ChunkRow]]]
 _QUERIES = named("exact")
 
 
@@ -104,7 +121,11 @@ class ExactMatches:
 
 @dataclass
 class _Run:
-    """State of one search. ``timeout_ms``: the longest duration of the next statement."""
+    """State of one search. ``timeout_ms``: the longest duration of the next statement.
+
+    ``narrowed``: chunks of a word that each match has. ``bits``: the same, if a match is that word
+    alone, so that other chunks are not read.
+    """
 
     pattern: Pattern
     visibility: Visibility
@@ -118,15 +139,30 @@ class _Run:
     timeout_ms: float = math.inf
     result: ExactMatches = field(default_factory=ExactMatches)
     narrowed: Narrowed | None = None
+    bits: tuple[bytes, int] | None = None
 
     @property
     def is_full(self) -> bool:
         return self.result.next is not None
 
     @property
+    def is_word(self) -> bool:
+        """Return whether each match is one word.
+
+        It is in one chunk then: chunkers cut within a word only if it has hundreds of characters.
+        """
+        return self.pattern.is_word and not self.visibility.words
+
+    @property
+    def is_rare(self) -> bool:
+        """Return whether the chunks with a word are few enough to be put into path order."""
+        return self.narrowed is not None and self.narrowed.is_rare
+
+    @property
     def left_ms(self) -> int:
         """Milliseconds until the search ends; counting in chosen chunks is paced instead."""
-        ends_at = self.deadline if self.narrowed is None else self.ends_at
+        is_paced = self.is_rare or self.bits is not None
+        ends_at = self.ends_at if is_paced else self.deadline
         return max(_SMALLEST_TIMEOUT_MS, int((ends_at - monotonic()) * 1000))
 
 
@@ -168,17 +204,15 @@ class ExactSearch:
         narrows = bool(words) and has_terms
         settings = PLANNED_ONCE if narrows and visibility.is_plain else {}
         scope = partial(self._database.scope, generation.project_id, agent, generation.id)
-        has_rows = False
         async with scope(settings) as connection:
             try:
                 if has_terms:
                     run.visibility = await self._keyword.with_definitions(connection, visibility)
                 if narrows:
                     run.narrowed = await self._keyword.narrowed(connection, visibility, words)
-                await _search(connection, run, keep_counting=after is None)
-                if run.timeout_ms > _ROWS_TIMEOUT_MS:
-                    result.rows = await rows_of(connection, generation, agent, _chunk_ids(result))
-                    has_rows = True
+                    run.bits = run.narrowed.bits() if run.is_word else None
+                rows = partial(rows_of, connection, generation, agent)
+                await _search(connection, run, rows, keep_counting=after is None)
             except asyncpg.QueryCanceledError:
                 result.truncated = True
             except asyncpg.DataError as error:
@@ -187,7 +221,7 @@ class ExactSearch:
                 ) from None
         if result.truncated and result.next is None:
             result.next = run.after
-        if result.passages and (context or not has_rows):
+        if result.passages and (context or not result.rows):
             async with scope() as connection:
                 if context:
                     result.passages = await _with_context(
@@ -201,26 +235,36 @@ def _chunk_ids(result: ExactMatches) -> list[int]:
     return [passage.chunk_id for passage in result.passages]
 
 
-async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: bool) -> None:
+async def _search(
+    connection: asyncpg.Connection, run: _Run, rows_of_chunks: _RowsOf, *, keep_counting: bool
+) -> None:
     """Search batch by batch; ``run.after`` follows what was searched."""
     run.ends_at = run.deadline = monotonic() + run.seconds
-    size = _FIRST_BATCH
+    size = _FIRST_BATCH if run.bits is None else _FIRST_WALKED
     queue: list[asyncpg.Record] | None = None
-    if run.narrowed is not None:
-        chunk_ids, text = run.narrowed
-        queue = await _documents(connection, run, "documents_of", _array(chunk_ids), text)
-        size = _least_documents(queue, _CHUNKS_PER_PASSAGE * run.limit)
+    left_to_walk = _documents_to_walk(run)
+    if left_to_walk <= _LARGEST_WALKED:
+        size = max(size, int(left_to_walk))
     while True:
         began = monotonic()
+        if queue is None and left_to_walk < size and not run.is_full:
+            queue = await _chosen_documents(connection, run)
+            size = _least_documents(queue, _CHUNKS_PER_PASSAGE * run.limit)
         if queue is None:
             batch = await _documents(connection, run, "next_documents", size)
             is_last = len(batch) < size
+            left_to_walk -= size
         else:
             batch, queue = queue[:size], queue[size:]
             is_last = not queue
         if batch:
             await _search_batch(connection, run, batch)
-        if is_last or (run.is_full and not keep_counting):
+        is_over = is_last or (run.is_full and not keep_counting)
+        if is_over or run.is_full:
+            await _read_rows(run, rows_of_chunks)
+        if run.is_full and run.deadline == run.ends_at:
+            run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
+        if is_over:
             return
         if monotonic() >= run.deadline or run.result.chunks >= MOST_CHUNKS:
             run.result.truncated = True
@@ -228,6 +272,27 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
         time_left = min(_BATCH_SECONDS, run.deadline - monotonic())
         pace = time_left / max(monotonic() - began, 1e-4)
         size = int(min(_LARGEST_BATCH, max(1, size * min(4.0, pace))))
+
+
+async def _read_rows(run: _Run, rows_of_chunks: _RowsOf) -> None:
+    """Read the rows of the results, once, before counting reduces the time of a statement."""
+    result = run.result
+    if result.passages and not result.rows and run.timeout_ms > _ROWS_TIMEOUT_MS:
+        result.rows = await rows_of_chunks(_chunk_ids(result))
+
+
+def _documents_to_walk(run: _Run) -> float:
+    """Number of documents to search before the chunks with a word are put into path order."""
+    if run.narrowed is None or not run.narrowed.is_rare:
+        return math.inf
+    return 0 if run.bits is None else len(run.narrowed.chunk_ids) // _CHUNKS_PER_WALKED
+
+
+async def _chosen_documents(connection: asyncpg.Connection, run: _Run) -> list[asyncpg.Record]:
+    """The rest of the documents that have chunks with the rarest word, with these chunks."""
+    assert run.narrowed is not None
+    ids = _array(run.narrowed.chunk_ids.tolist())
+    return await _documents(connection, run, "documents_of", ids, run.narrowed.text)
 
 
 def _least_documents(documents: Sequence[asyncpg.Record], chunks: int) -> int:
@@ -263,17 +328,28 @@ async def _search_batch(
     connection: asyncpg.Connection, run: _Run, batch: Sequence[asyncpg.Record]
 ) -> None:
     await _bound(connection, run)
-    was_full = run.is_full
     result = run.result
-    chosen: list[str] = []
-    if run.narrowed is not None:
-        chosen = [_array([chunk_id for document in batch for chunk_id in document["chunk_ids"]])]
-    pieces = "pieces_of_chunks" if chosen else "pieces_of_documents"
+    chosen: list[object]
+    if "chunk_ids" in batch[0]:
+        ids = _array([chunk_id for document in batch for chunk_id in document["chunk_ids"]])
+        pieces, chunks, chosen = "pieces_of_chunks", "chunks_by_id", [ids, run.is_word]
+    elif run.bits is not None:
+        bits, first = run.bits
+        pieces, chunks, chosen = "pieces_of_chunks", "chunks_by_document", [bits, True, first]
+    else:
+        pieces, chunks, chosen = "pieces_of_documents", "", []
     conditions = run.visibility.of_document(first_parameter=12 + len(chosen))
     if not run.visibility.selects_chunks or not conditions.sql:
         conditions = Condition("true", ())
+    sql = _QUERIES["passages"].format(
+        pieces=_QUERIES[pieces].format(
+            conditions=conditions.sql,
+            chunks=chunks and _QUERIES[chunks],
+            documents=_QUERIES["with_documents"] if conditions.sql != "true" else "",
+        )
+    )
     rows = await connection.fetch(
-        _QUERIES["passages"].format(pieces=_QUERIES[pieces].format(conditions=conditions.sql)),
+        sql,
         run.visibility.generation_id,
         [document["id"] for document in batch],
         run.pattern.sql,
@@ -294,8 +370,6 @@ async def _search_batch(
     for number, of_document in groupby(hits, key=itemgetter("place")):
         document = batch[number - 1]
         _take(run, document["id"], Place(document["uri"], document["agent"]), list(of_document))
-    if run.is_full and not was_full:
-        run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
     last = batch[-1]
     run.after = Place(last["uri"], last["agent"], LAST_LINE)
     result.searched_to = last["uri"]

@@ -33,6 +33,7 @@ _GROUP = re.compile(r"\((?:\?(?::|P?<[A-Za-z_]\w*>)|(?!\?))")
 _CODE = re.compile(r"x\{([0-9A-Fa-f]{1,6})\}|x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})")
 _NAMED = re.compile(r"\[:(?:alnum|alpha|blank|digit|lower|punct|upper|xdigit):\]")
 _LITERALS = re.compile(f"[{_UNKNOWN}{_BOUNDARY}]")
+_WORD_ALONE = re.compile(rf"{_UNKNOWN}?{_BOUNDARY}+\w+{_BOUNDARY}+{_UNKNOWN}?")
 _WHOLE_WORD = re.compile(rf"(?<![\w{_UNKNOWN}])\w+(?![\w{_UNKNOWN}])")
 
 
@@ -52,12 +53,14 @@ class Pattern:
 
     ``sql`` is a regular expression of Postgres. ``literal`` is a text that each match contains, or
     empty; ``is_literal`` if it is all of the pattern. A chunk with a match has each of ``words``.
+    A match ``is_word`` if it is one whole word, the same in each match.
     """
 
     sql: str
     literal: str
     is_literal: bool
     words: tuple[Word, ...]
+    is_word: bool = False
 
     @classmethod
     def parse(
@@ -93,7 +96,8 @@ class Pattern:
         }
         is_literal = not (regex or ignore_case or whole_words)
         sql = f"(?n{'i' * ignore_case}){sql}"
-        return cls(sql, literal, is_literal, tuple(required.values()))
+        is_word = _WORD_ALONE.fullmatch(skeleton) is not None
+        return cls(sql, literal, is_literal, tuple(required.values()), is_word)
 
 
 def phrase_expression(phrase: str) -> str:

@@ -51,6 +51,9 @@ A more frequent word fills an answer sooner than its chunks are put into order.
 PHRASE_SHARE = 1 / 2
 """The same for the words of phrases: without them, a search may read all chunks."""
 
+_MOST_BITS = 1 << 22
+"""Most bits that are sent with a statement."""
+
 _CACHE_SHARE_OF_EXAMPLES = 4
 """The segments of code examples get a cache of a quarter of the size: they are few."""
 
@@ -98,10 +101,28 @@ class WordMatches:
 
 
 class Narrowed(NamedTuple):
-    """Ids of the chunks that have a term of a word. ``text``: see ``Word``."""
+    """Ids, in order, of the chunks that have a term of a word. ``text``: see ``Word``.
 
-    chunk_ids: Sequence[int]
+    ``is_rare``: they are at most ``NARROWED_SHARE`` of all chunks.
+    """
+
+    chunk_ids: npt.NDArray[np.int64]
     text: str
+    is_rare: bool
+
+    def bits(self) -> tuple[bytes, int] | None:
+        """Bytes with a bit for each id from the first one on, and this id.
+
+        Returns None if there are no ids, or if the bits would be too many.
+        """
+        if not len(self.chunk_ids):
+            return None
+        first, last = int(self.chunk_ids[0]), int(self.chunk_ids[-1])
+        if last - first >= _MOST_BITS:
+            return None
+        is_one = np.zeros(last - first + 1, np.bool_)
+        is_one[self.chunk_ids - first] = True
+        return np.packbits(is_one, bitorder="little").tobytes(), first
 
 
 class KeywordRetriever:
@@ -181,17 +202,14 @@ class KeywordRetriever:
         connection: asyncpg.Connection,
         visibility: Visibility,
         words: Sequence[Word],
-    ) -> Narrowed | None:
+    ) -> Narrowed:
         """The chunks that have a term of the rarest word.
 
-        Returns None if they are more than ``NARROWED_SHARE`` of all chunks. Deleted and hidden
-        chunks are included, since their words are.
+        Deleted and hidden chunks are included, since their words are.
         """
         matches, having = await self._having_each(connection, visibility, words)
         rarest, word = min(zip(having, words, strict=True), key=lambda pair: len(pair[0]))
-        if len(rarest) > NARROWED_SHARE * matches.chunks:
-            return None
-        return Narrowed(rarest.tolist(), word.text)
+        return Narrowed(rarest, word.text, len(rarest) <= NARROWED_SHARE * matches.chunks)
 
     async def having_all(
         self, connection: asyncpg.Connection, visibility: Visibility, words: Sequence[Word]

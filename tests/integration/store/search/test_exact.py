@@ -118,12 +118,17 @@ def anonymous_kb(pid: int) -> int:
     return int(status.partition("RssAnon:")[2].split()[0])
 
 
-@pytest.mark.parametrize("narrowed_share", [0.0, 1.0])
+@pytest.mark.parametrize(("narrowed_share", "walked"), [(0.0, 2), (1.0, 24), (1.0, 2)])
 async def test_matches_are_those_of_a_plain_reading(
-    index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
+    index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float, walked: int
 ) -> None:
-    """With any cuts, whole lines and spans equal those of Python's ``re`` on the text."""
+    """With any cuts, whole lines and spans equal those of Python's ``re`` on the text.
+
+    That holds if documents are walked, if chosen chunks are put into path order, and with both.
+    """
     monkeypatch.setattr(retriever, "NARROWED_SHARE", narrowed_share)
+    monkeypatch.setattr(exact, "_FIRST_WALKED", walked)
+    monkeypatch.setattr(exact, "_CHUNKS_PER_WALKED", 8)
     rng = random.Random(3)
     words = ["gate", "Gate", "sluice_gate", "gates", "mill", "(mill)", "  ", "naïve", "12", "a.b"]
     texts = {}
@@ -175,6 +180,52 @@ async def test_matches_are_those_of_a_plain_reading(
                 break
             after = Place.of_token(page.next.token())
         assert pages == [(uri, number) for uri, number, *_ in expected], pattern
+
+
+async def test_only_chunks_with_a_word_are_examined(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is so for frequent words too; a part of a word or a phrase may be in other chunks."""
+    monkeypatch.setattr(retriever, "NARROWED_SHARE", 0.0)
+    for number in range(9):
+        await write_lines(index, f"d{number}", "the mill\na gate\na weir", [9, 16])
+    for pattern, how, examined in [
+        ("gate", {"whole_words": True}, 9),
+        ("GATE", {"whole_words": True, "ignore_case": True}, 9),
+        (r"^.?\bgate\b", {"regex": True}, 27),
+        (r"(\bgate\b)", {"regex": True}, 9),
+        ("a gate", {"whole_words": True}, 27),
+        ("the", {"whole_words": True}, 27),
+        ("gate", {}, 27),
+    ]:
+        assert (await find(index, pattern, **how)).chunks == examined, pattern
+    hidden = await find(index, "gate", whole_words=True, filters=Filters(without=("a gate",)))
+    assert (hidden.chunks, hidden.passages) == (0, [])
+
+
+async def test_few_documents_are_walked_before_the_rest_is_put_into_order(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frequent word fills an answer by the first documents, so that no other chunks are read."""
+    ordered = 0
+    chosen_documents = exact._chosen_documents
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal ordered
+        ordered += 1
+        return await chosen_documents(*arguments)
+
+    monkeypatch.setattr(exact, "_chosen_documents", counted)
+    monkeypatch.setattr(exact, "_FIRST_WALKED", 2)
+    monkeypatch.setattr(retriever, "NARROWED_SHARE", 1.0)
+    for number in range(8):
+        await index.write(f"d{number}", f"gate {number}" if number != 5 else "mill")
+    for per_walked, limit, found, expected in [(2, 1, 1, 0), (2, 9, 7, 1), (4, 1, 1, 1)]:
+        monkeypatch.setattr(exact, "_CHUNKS_PER_WALKED", per_walked)
+        ordered = 0
+        matches = await find(index, "gate", whole_words=True, limit=limit)
+        assert (len(matches.passages), matches.files) == (found, 7)
+        assert ordered == expected, (per_walked, limit)
 
 
 async def test_context_files_and_filters(index: Index) -> None:

@@ -97,6 +97,26 @@ def test_only_whole_words_are_required(
     assert all(word.text in pattern for word in parsed.words)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "how", "is_word"),
+    [
+        ("gate", {"whole_words": True}, True),
+        ("GATE", {"whole_words": True, "ignore_case": True}, True),
+        (r"(\bgate\b)", {"regex": True}, True),
+        ("^gate$", {"regex": True}, True),
+        ("gate", {}, False),
+        ("a gate", {"whole_words": True}, False),
+        ("gates?", {"whole_words": True, "regex": True}, False),
+        (r"\bgate", {"regex": True}, False),
+        (r".\bgate\b", {"regex": True}, False),
+        (r"(\bgate\b)+", {"regex": True}, False),
+    ],
+)
+def test_a_match_that_is_one_word(pattern: str, how: dict[str, bool], is_word: bool) -> None:
+    """It has nothing around the word, so that it is in a single chunk."""
+    assert Pattern.parse(pattern, **how).is_word == is_word
+
+
 def test_a_name_has_a_term_of_its_word_however_it_is_written() -> None:
     """The words of a phrase ignore the case, so their terms are those of any spelling of a name."""
     names = ("_FooBar", "__FooBar__", "_aB", "_ID", "__init__", "GitHub", "mill_race", "sha256Of")
