@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,6 +69,7 @@ _COMPLETION = "completion"
 _NO_TOOL = "none"
 _SHOWN = 200
 _LONGEST_QUESTION = 2_000
+_PLACE = re.compile(r"(.+):([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", re.DOTALL)
 _PROMPT = Prompt(
     name=tools.PROMPT,
     title="Ask with sources",
@@ -456,9 +458,7 @@ async def _run(backend: Backend, arguments: tools.Arguments) -> results.Object:
         case tools.Search():
             return await _search(backend, arguments)
         case tools.Read():
-            first, last = arguments.lines
-            lines = await backend.read(arguments.project, arguments.uri, first, last)
-            return results.lines_object(arguments.uri, lines, arguments.max_tokens)
+            return await _read(backend, arguments)
         case tools.List():
             return await _list(backend, arguments)
         case tools.Remember():
@@ -471,6 +471,22 @@ async def _run(backend: Backend, arguments: tools.Arguments) -> results.Object:
             change = await backend.change(arguments.project, arguments.token)
             return results.change_object(None, change)
     raise TypeError(f"no operation for {type(arguments).__name__}")
+
+
+async def _read(backend: Backend, read: tools.Read) -> results.Object:
+    from runtime.errors import HeadraceError, NotFound  # noqa: PLC0415  # as in `_operate`
+
+    first, last = read.lines
+    try:
+        lines = await backend.read(read.project, read.uri, first, last)
+    except HeadraceError as error:
+        place = _PLACE.fullmatch(read.uri)
+        if error.code != NotFound.__name__ or place is None:
+            raise
+        uri, start, end = place[1], place[2], place[3] or place[2]
+        remedy = f"to read lines of {uri[:_SHOWN]!r}, give start_line {start} and end_line {end}"
+        raise NotFound(error.message, remedy) from None
+    return results.lines_object(read.uri, lines, read.max_tokens)
 
 
 async def _search(backend: Backend, search: tools.Search) -> results.Object:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
     "PROMPT",
@@ -103,6 +103,13 @@ class Read(Arguments):
         if self.around is not None:
             return max(1, self.around - _AROUND), self.around + _AROUND
         return self.start_line or 1, self.end_line
+
+    @model_validator(mode="after")
+    def _check_lines(self) -> Self:
+        first, last = self.lines
+        if last is not None and last < first:
+            raise ValueError("end_line is before start_line")
+        return self
 
 
 class List(Arguments):

@@ -124,6 +124,13 @@ async def test_errors_are_results_with_a_remedy(era: str) -> None:
         shown = await call(client, "read", uri="a.md", start=3)
         assert shown["error"]["detail"] == "start: is unknown"
         assert "start_line" in shown["error"]["remedy"]
+        shown = await call(client, "read", uri="docs/herons.md:2-3")  # the place of a result
+        assert shown["error"]["code"] == "NotFound"
+        assert shown["error"]["remedy"] == (
+            "to read lines of 'docs/herons.md', give start_line 2 and end_line 3"
+        )
+        shown = await call(client, "read", uri="docs/herons.md", start_line=3, end_line=2)
+        assert shown["error"]["detail"] == "arguments: end_line is before start_line"
 
 
 async def test_a_defect_is_an_error_without_its_details() -> None:
