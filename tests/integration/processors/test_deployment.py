@@ -23,7 +23,7 @@ from store.postgres.pool import Database
 from tests.support.databases import Database as FreshDatabase
 from tests.support.databases import fresh_database
 from tests.support.running import headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 from tests.support.writes import opened
 
 NAMES = Names()
@@ -161,7 +161,7 @@ async def test_a_worker_ends_whose_deployment_was_changed(
         await join(redis, theirs, settings_of(redis_url))
         watch = DeploymentWatch(redis, names_of(stamp), stamp, interval=timedelta(milliseconds=10))
         with pytest.raises(ConfigurationError, match="headrace deployment --adopt"):
-            await asyncio.wait_for(watch.run(asyncio.Event()), 10)
+            await asyncio.wait_for(watch.run(asyncio.Event()), patience(10))
 
 
 async def test_a_database_keeps_its_prefix_until_it_is_adopted(

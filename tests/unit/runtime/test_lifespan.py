@@ -9,6 +9,7 @@ import pytest
 
 from runtime import lifespan
 from runtime.lifespan import OwnedTasks, run, stop_on_signals, wait_or_stop
+from tests.support.waiting import patience
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -17,7 +18,7 @@ def test_signal_asks_to_stop(number: signal.Signals) -> None:
 
     async def main(stop: asyncio.Event) -> str:
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(stop.wait(), 5)
+        await asyncio.wait_for(stop.wait(), patience(5))
         return "stopped in order"
 
     assert run(main) == "stopped in order"
@@ -35,7 +36,7 @@ async def test_second_signal_stops_at_once() -> None:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(stubborn())
-    await asyncio.wait([task], timeout=5)
+    await asyncio.wait([task], timeout=patience(5))
     assert task.cancelled()
 
 
@@ -79,7 +80,7 @@ async def test_failed_task_stops_the_process_and_is_reported() -> None:
         raise ValueError("broken")
 
     tasks.start("fragile", fail())
-    await asyncio.wait_for(stop.wait(), 5)
+    await asyncio.wait_for(stop.wait(), patience(5))
     with pytest.raises(ExceptionGroup, match="tasks failed"):
         await tasks.close()
 
@@ -88,7 +89,7 @@ async def test_task_that_does_not_end_is_cancelled() -> None:
     """Closing cancels a task that does not end in time."""
     tasks = OwnedTasks(asyncio.Event(), timeout=timedelta(milliseconds=10))
     tasks.start("endless", asyncio.sleep(3600))
-    await asyncio.wait_for(tasks.close(), 5)
+    await asyncio.wait_for(tasks.close(), patience(5))
 
 
 async def test_a_pause_ends_early_when_the_process_stops() -> None:
@@ -98,7 +99,7 @@ async def test_a_pause_ends_early_when_the_process_stops() -> None:
     pause = asyncio.create_task(wait_or_stop(stop, timedelta(hours=1)))
     await asyncio.sleep(0)
     stop.set()
-    assert await asyncio.wait_for(pause, 5)
+    assert await asyncio.wait_for(pause, patience(5))
     assert await wait_or_stop(stop, timedelta(hours=1)), "it does not begin"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -66,8 +65,8 @@ async def test_a_switch_gives_up_its_place_before_writers(
         with pytest.raises(WriteConflict):
             async with exclusive(database, generation.project_id):
                 pytest.fail("two hold the lock")
-        async with database.scope(generation.project_id) as second:
-            await asyncio.wait_for(Lock.SWITCH.share(second, generation.project_id), 5)
+        async with database.scope(generation.project_id) as second, within(5):
+            await Lock.SWITCH.share(second, generation.project_id)
 
 
 async def test_a_switch_needs_both_generations_as_they_were(live: Stage) -> None:

@@ -11,7 +11,7 @@ from runtime.errors import Unavailable
 from store.postgres.locks import HeldLock, Lock, replay_lock
 from store.postgres.pool import Database
 from tests.support.databases import Database as FreshDatabase
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 
 KEY = 7
 
@@ -70,7 +70,7 @@ async def test_one_who_waits_gets_the_lock_next(worker: Database) -> None:
         waiting = asyncio.create_task(wait_for_it())
         done, _ = await asyncio.wait([waiting], timeout=0.5)
         assert not done
-    assert await asyncio.wait_for(waiting, 10)
+    assert await asyncio.wait_for(waiting, patience(10))
 
 
 async def test_a_lock_is_lost_with_its_connection(

@@ -20,7 +20,7 @@ from store.postgres.schema_watch import SchemaWatch
 from tests.support.databases import Database as FreshDatabase
 from tests.support.databases import create_database
 from tests.support.migrating import migrate_to
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 from tests.support.writes import opened
 
 DECLARED = Path(__file__).with_name("declared_schema.txt")
@@ -126,7 +126,7 @@ async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> No
         watching = asyncio.create_task(watch.run(asyncio.Event()))
         await _migrated_by_the_future(database, "9999")
         with pytest.raises(ConfigurationError, match="upgrade headrace"):
-            await asyncio.wait_for(watching, 10)
+            await asyncio.wait_for(watching, patience(10))
 
 
 async def test_a_refused_read_of_the_schema_ends_no_process(

@@ -13,6 +13,7 @@ from gateway.sync.hook_syncs import HookSyncs, hook_syncs
 from runtime.errors import LogFull, Unavailable
 from runtime.intervals import Backoff
 from runtime.settings import Settings
+from tests.support.waiting import patience
 
 HOOK = {"secret": "a secret of the host", "repository": "/repository"}
 
@@ -90,5 +91,5 @@ async def test_a_full_redis_does_not_end_the_syncs_of_a_hook(
     monkeypatch.setattr(HookSyncs, "_sync", sync)
     async with hook_syncs(Settings(home=tmp_path, gateway={"hooks": {"docs": HOOK}})) as syncs:
         for _ in range(3):
-            await asyncio.wait_for(began.get(), 10)
+            await asyncio.wait_for(began.get(), patience(10))
             syncs.ask("docs", remember)
