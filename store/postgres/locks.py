@@ -95,15 +95,23 @@ class Lock(IntEnum):
                     is_held = await self._try_without_snapshot(connection, key)
                 yield is_held
             return
-        is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
-        while wait and not is_held:
-            await asyncio.sleep(_POLL_SECONDS)
+        try:
             is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
+            while wait and not is_held:
+                await asyncio.sleep(_POLL_SECONDS)
+                is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
+        except asyncio.CancelledError:  # which the server may get after it has granted the lock
+            await self._release(connection, key)
+            raise
         try:
             yield bool(is_held)
         finally:
-            if is_held and not _is_lost(connection):
-                await connection.execute(_QUERIES["release"], self, key)
+            if is_held:
+                await self._release(connection, key)
+
+    async def _release(self, connection: asyncpg.Connection, key: int) -> None:
+        if not _is_lost(connection):
+            await connection.execute(_QUERIES["release"], self, key)
 
     async def _try_without_snapshot(self, connection: asyncpg.Connection, key: int) -> bool:
         """Take the lock until the end of the transaction, unless another session holds it.

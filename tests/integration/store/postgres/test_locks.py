@@ -56,6 +56,23 @@ async def _fail_with_lock(first: asyncpg.Connection, second: asyncpg.Connection)
         raise ZeroDivisionError
 
 
+async def test_one_who_is_cancelled_keeps_no_lock(worker: Database) -> None:
+    """The server may have granted the lock before it gets the cancellation."""
+
+    async def hold(connection: asyncpg.Connection) -> None:
+        async with Lock.CONTEXTS.holding(connection, KEY):
+            pass
+
+    async with worker.connection() as first, worker.connection() as second:
+        await hold(first)  # the statement is prepared from now on
+        for _ in range(10):
+            holding = asyncio.create_task(hold(first))
+            await asyncio.sleep(0)
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+            assert not await Lock.CONTEXTS.is_held(second, KEY)
+
+
 async def test_one_who_waits_gets_the_lock_next(worker: Database) -> None:
     """It polls, so that no session waits in Postgres."""
 
