@@ -146,9 +146,7 @@ def delete(
             await check_signing_key(running, project)
             chosen = await _chosen(running, project, agent, uris, prefix)
             if prefix is not None:
-                documents = "1 document" if len(chosen) == 1 else f"{len(chosen):,} documents"
-                are = "is" if len(chosen) == 1 else "are"
-                confirm(f"{documents} of {project} {are} to be deleted", yes=yes)
+                confirm(f"{_are(chosen, project)} to be deleted", yes=yes)
             async with open_client(running) as client:
                 await delete_documents(
                     client, project, agent or "", chosen, patience if wait else None
@@ -187,11 +185,21 @@ def purge(
     async def work(running: Settings, tools: Purge, client: Client) -> PurgeReport:
         await check_signing_key(running, project)
         chosen = await _chosen(running, project, agent, uris, prefix, unknown_too=unknown)
-        action = f"{len(chosen)} documents of {project} are to be removed permanently"
-        confirm(f"{action}, and tables rewritten while questions wait", yes=yes)
+        confirm(
+            f"{_are(chosen, project)} to be removed permanently, and tables rewritten while "
+            "questions wait",
+            yes=yes,
+        )
         return await purge_documents(tools, client, project, agent or "", chosen)
 
     print_report(run_purge(work, duration(timeout)), json=json)
+
+
+def _are(uris: Sequence[str], project: str) -> str:
+    """Subject and verb of a sentence about documents."""
+    if len(uris) == 1:
+        return f"1 document of {project} is"
+    return f"{len(uris):,} documents of {project} are"
 
 
 async def _chosen(

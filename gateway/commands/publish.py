@@ -112,8 +112,9 @@ async def _wait(client: Client, receipts: list[Receipt], wait: _WaitOptions) -> 
     outcomes = await client.wait(receipts, wait.timeout, vectors=wait.vectors)
     rejected = [outcome for outcome in outcomes.values() if isinstance(outcome, DocumentRejected)]
     if rejected:
+        reason = rejected[0].data.problem.detail
+        of_all = f"{len(rejected):,} of {len(outcomes):,} events were rejected, the first one"
         raise UsageError(
-            f"{len(rejected)} of {len(outcomes)} events were rejected, the first one because "
-            f"{rejected[0].data.problem.detail}",
+            f"{'the event was rejected' if len(outcomes) == 1 else of_all} because {reason}",
             "`headrace dead list` shows all",
         )

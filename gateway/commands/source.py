@@ -98,7 +98,8 @@ def delete(
             sources = Sources(database, Projects(database, recipe_of(running)))
             source = await find_source(sources, project, agent or "", name)
             await _check_overlays(sources, source)
-            subject = f"source {name} of {project} and its {source.documents:,} documents"
+            documents = f"{source.documents:,} document{'s' * (source.documents != 1)}"
+            subject = f"source {name} of {project} and its {documents}"
             confirm(f"{subject} are to be deleted", yes=yes)
             return await _delete(client, sources, source, patience)
 
@@ -106,7 +107,8 @@ def delete(
     if json:
         print_json({"project": project, "source": name, "deleted": count})
     else:
-        typer.echo(printable(f"{project}: source {name} was removed, {count:,} documents deleted"))
+        documents = f"{count:,} document{'s' * (count != 1)}"
+        typer.echo(printable(f"{project}: source {name} was removed, {documents} deleted"))
 
 
 async def _delete(

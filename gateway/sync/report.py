@@ -82,8 +82,8 @@ class SyncReport:
             self.chunks_embedded += outcome.data.chunks_embedded
             self.chunks_pending -= outcome.data.chunks_embedded + outcome.data.chunks_refused
         elif isinstance(outcome, DocumentRejected):
-            problem = outcome.data.problem
-            self.rejected[outcome.data.uri or "?"] = f"{problem.type}: {problem.detail}"
+            # without the type of the error, as the ledger gives the reason to later syncs
+            self.rejected[outcome.data.uri or "?"] = outcome.data.problem.detail
         else:
             self.indexed = (self.indexed or 0) + (outcome.data.change != "delete")
             self.chunks_embedded += outcome.data.chunks_embedded

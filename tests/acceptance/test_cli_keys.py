@@ -31,7 +31,7 @@ async def test_a_project_is_locked_and_opened_again(
             cli(*sync, "--wait", "--json", HEADRACE_SIGNING_KEY=key),
         )
     assert "HEADRACE_SIGNING_KEY" in unsigned.line
-    assert "signed" in refused.line
+    assert "the event was rejected because the project accepts signed changes" in refused.line
     assert signed.code == 0, signed
     assert synced.json["indexed"] == 1
 

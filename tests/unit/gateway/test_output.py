@@ -126,6 +126,14 @@ def test_a_uri_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert document._row(cast("Any", row), overlays=False)["uri"] == r"a\nb.txt"
 
 
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1, "1 document of mine is"), (1200, "1,200 documents of mine are")]
+)
+def test_one_document_has_no_plural(count: int, expected: str) -> None:
+    """The question before a deletion agrees with the number of documents."""
+    assert document._are(["a.md"] * count, "mine") == expected
+
+
 def test_sections_have_headings(capsys: pytest.CaptureFixture[str]) -> None:
     """Each section has numbers of its own; a single one has no heading."""
     code = [found("herons = 1").model_copy(update={"section": "code"})] * 2

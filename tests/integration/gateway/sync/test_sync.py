@@ -361,6 +361,7 @@ async def test_refused_changes_are_reported_until_they_differ(
         second = await syncs(root)
         assert counts(second) == (1, 0, 0)
         assert "1000" in second.rejected["big.md"].replace(",", "")
+        assert second.rejected == first.rejected
         assert any("rejected: big.md" in line for line in describe(second))
         assert (await syncs(root, full=True)).published == 2
         write_files(root, {"big.md": "y"})
