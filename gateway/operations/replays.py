@@ -201,7 +201,9 @@ class Replays:
         await self._inventory.projects(project)
         owner, generation = await self._inventory.find(generation_id)
         if owner != project:
-            raise NotFound(f"{project} has no generation {generation_id}")
+            raise NotFound(
+                f"{project} has no generation {generation_id}", "`headrace replay list` lists all"
+            )
         return generation
 
     async def _check_free(self, project: str) -> None:

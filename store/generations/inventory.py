@@ -125,7 +125,10 @@ class Inventory:
             generations = await catalog.listed(connection, project_id)
         former = [generation for generation in generations if generation.state == "former"]
         if not former:
-            raise UsageError(f"{project} has no former generation to go back to")
+            raise UsageError(
+                f"{project} has no former generation to go back to",
+                "one is kept after each `headrace replay`",
+            )
         return max(
             former,
             key=lambda generation: (generation.switched_at or generation.created_at, generation.id),

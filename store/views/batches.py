@@ -230,7 +230,10 @@ class Batches:
         async with self._database.scope(project_id) as connection:
             row = await connection.fetchrow(_QUERIES["progress"], project_id, batch)
         if row is None:
-            raise NotFound(f"{project} has no batch {batch[:64]!r}")
+            raise NotFound(
+                f"{project} has no batch {batch[:64]!r}",
+                "use the id that its changes carry; a batch exists from its first change on",
+            )
         return _progress(row)
 
     async def rejected(

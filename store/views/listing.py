@@ -380,7 +380,10 @@ class Listing:
                 _DOCUMENT_WITH_SOURCE_ID, live.id, live.project_id, agents, source_id
             )
         if row is None:
-            raise NotFound(f"{project} has no document with the source id {source_id[:32]!r}")
+            raise NotFound(
+                f"{project} has no document with the source id {source_id[:32]!r}",
+                "`GET /rag/sources` lists the ids; another kind or path has another",
+            )
         return _document(row)
 
     async def chunks(

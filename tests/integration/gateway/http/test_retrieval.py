@@ -151,6 +151,7 @@ async def test_a_source_is_deleted_with_its_chunks(client: httpx2.AsyncClient) -
     assert (await client.get("/rag/sources")).json()["total_sources"] == 0
     gone = await client.delete(path)
     assert (gone.status_code, gone.json()["code"]) == (404, "NotFound")
+    assert "GET /rag/sources" in gone.json()["remedy"]
 
 
 async def test_fields_out_of_bounds_are_refused(client: httpx2.AsyncClient) -> None:

@@ -96,6 +96,8 @@ async def test_the_progress_of_a_batch_follows_to_its_end(client: httpx2.AsyncCl
             elif event.name == "batch.progress":
                 counted = event.data["indexed"]
     assert indexed == {f"{number}.md" for number in range(20)}
+    unknown = await client.get("batch/import-2")
+    assert (unknown.status_code, "the id" in unknown.json()["remedy"]) == (404, True)
     shown = (await client.get("batch/import-1")).json()
     assert (shown["progress"]["indexed"], shown["rejected"]) == (20, [])
 

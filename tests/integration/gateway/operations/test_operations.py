@@ -231,8 +231,9 @@ async def test_impossible_operations_are_refused(operations: Operations) -> None
         await operations.start_replay("docs", gate="../secrets")
     with pytest.raises(NotFound, match="there is no generation 999"):
         await operations.switch("docs", 999)
-    with pytest.raises(Conflict, match="no former generation"):
+    with pytest.raises(Conflict, match="no former generation") as refused:
         await operations.rollback("docs")
+    assert "headrace replay" in refused.value.remedy
     with pytest.raises(NotFound, match="does not exist"):
         await operations.replay("nothing")
     with pytest.raises(UsageError, match="no chunking '99'"):
