@@ -126,7 +126,7 @@ class ImportSource(WithoutHistory):
 
         Raises:
             UsageError: a line is not a document; the message has its number. Or the file can't be
-                read.
+                read, or nothing but blank lines is in it although ``prune`` is set.
         """
         longest = _longest(sizes)
         lines: dict[str, int] = {}
@@ -154,6 +154,12 @@ class ImportSource(WithoutHistory):
             else:
                 files[line.uri] = fingerprint
                 self._offsets[line.uri] = offset
+        if self._prune and not lines and not skipped:
+            # rather the output of a program that failed than an export without documents
+            raise UsageError(
+                f"{self._name} has no lines, and --prune would delete all documents of the source",
+                "check the program that writes them; `headrace source delete` deletes a source",
+            )
         prune = self._prune and not skipped
         kept = frozenset[str]() if prune else AllBut.of(deleted)
         return Listing(files, skipped, kept=kept, with_details=True, problems=problems)

@@ -92,6 +92,13 @@ def test_only_pruning_deletes_documents_that_the_file_does_not_name(file: Path) 
     assert (changes, sorted(after.indexed)) == ([("delete", "a", Reason.DELETED)], ["b"])
 
 
+def test_pruning_by_a_file_without_lines_is_refused(file: Path) -> None:
+    """The output of an exporter that failed deletes nothing."""
+    with pytest.raises(UsageError, match="has no lines, and --prune would delete all"):
+        sync(written(file, "\n", prune=True))
+    assert sync(written(file, "\n"))[0] == []
+
+
 def test_equal_texts_are_renames_only_with_pruning(file: Path) -> None:
     """Without pruning, a document with the text of another one is a copy of it."""
     _, before = sync(written(file, {"uri": "a", "content": "1"}))
