@@ -42,9 +42,10 @@ class Caller:
             Forbidden: it does not.
         """
         if right not in self.rights:
+            kind = "--operator --may" if right is Right.OPERATE else "--may"
             raise Forbidden(
                 f"the API key {self.key_id} does not have the right {right.value!r}",
-                f"an operator can add a key with `headrace api-keys add --may {right.value}`",
+                f"an operator can add a key with `headrace api-keys add {kind} {right.value}`",
             )
 
     def scope(self, project: str) -> str:

@@ -122,8 +122,7 @@ def operation_routes(operations: Operations, caller: Callable[..., Awaitable[Cal
     """
 
     async def check_operator(holder: Caller = Depends(caller)) -> None:  # noqa: B008
-        if Right.OPERATE not in holder.rights:
-            raise Forbidden("the API key may not operate", "use a key with the right `operate`")
+        holder.require(Right.OPERATE)
         if holder.project is not None:
             raise Forbidden(
                 f"the API key is valid for {holder.project} only",

@@ -18,8 +18,10 @@ def test_a_caller_has_the_rights_of_its_key_only(right: Right) -> None:
     if right in {Right.ASK, Right.READ}:
         READER.require(right)
         return
-    with pytest.raises(Forbidden, match=f"abcd1234 does not have the right '{right}'"):
+    with pytest.raises(Forbidden, match=f"abcd1234 does not have the right '{right}'") as refused:
         READER.require(right)
+    # the right to operate is never one of a key of a project
+    assert ("--operator" in refused.value.remedy) == (right is Right.OPERATE)
 
 
 def test_another_project_looks_like_one_that_does_not_exist() -> None:
