@@ -144,7 +144,7 @@ def delete(
     async def main(settings: Settings) -> int:
         async with stack(settings) as running:
             await check_signing_key(running, project)
-            chosen = await _chosen(running, project, agent, uris, prefix)
+            chosen = await _chosen(running, project, agent, uris, prefix, deleted_too=False)
             if prefix is not None:
                 confirm(f"{_are(chosen, project)} to be deleted", yes=yes)
             async with open_client(running) as client:
@@ -209,9 +209,10 @@ async def _chosen(
     uris: list[str] | None,
     prefix: str | None,
     *,
+    deleted_too: bool = True,
     unknown_too: bool = False,
 ) -> list[str]:
-    """Uris of the chosen documents.
+    """Uris of the chosen documents. A prefix chooses deleted ones only with ``deleted_too``.
 
     Raises:
         UsageError: both uris and a prefix are given, or neither; or one of the uris was never
@@ -221,7 +222,7 @@ async def _chosen(
         raise UsageError("give either the uris of documents or --prefix")
     async with open_database(running) as database:
         indexed = await Listing(database).stored_uris(
-            project, agent, uris=uris or (), prefix=prefix
+            project, agent, uris=uris or (), prefix=prefix, deleted_too=deleted_too
         )
     unknown = sorted(set(uris or ()) - set(indexed))
     if unknown and unknown_too:

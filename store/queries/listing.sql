@@ -337,10 +337,11 @@ select
     )::int as pending
 
 -- name: stored_uris
--- Uris of an agent's documents, deleted ones too, that are in a list or begin with a prefix.
+-- Uris of an agent's documents that are in a list, deleted ones too, or begin with a prefix, deleted
+-- ones only if $5 is true.
 select uri
 from documents
 where
     generation_id = $1 and agent = $2
-    and (uri = any ($3::text[]) or starts_with(uri, $4))
+    and (uri = any ($3::text[]) or (starts_with(uri, $4) and ($5 or not deleted)))
 order by uri

@@ -446,15 +446,18 @@ class Listing:
         *,
         uris: Collection[str] = (),
         prefix: str | None = None,
+        deleted_too: bool = True,
     ) -> list[str]:
-        """Stored uris that are in ``uris`` or begin with ``prefix``, deleted documents included.
+        """Stored uris that are in ``uris``, or begin with ``prefix``.
 
-        Those of the agent only, or of the shared documents. Empty if the project is unknown.
+        Those of the agent only, or of the shared documents. Deleted documents are among those of
+        ``uris``, and with ``deleted_too`` among those of ``prefix``. Empty if the project is
+        unknown.
         """
         with suppress(UnknownProject):
             async with self._live(project, agent) as (connection, live):
                 rows = await connection.fetch(
-                    _QUERIES["stored_uris"], live.id, agent or "", list(uris), prefix
+                    _QUERIES["stored_uris"], live.id, agent or "", list(uris), prefix, deleted_too
                 )
             return [row["uri"] for row in rows]
         return []

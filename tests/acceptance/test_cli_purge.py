@@ -170,6 +170,8 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
     assert (await cli("source", "list", "-p", "docs", "--json")).objects == []
     listed = (await cli("document", "list", "-p", "docs", "--json")).objects
     assert [document["uri"] for document in listed] == ["own.md"]
+    asked = await cli("document", "delete", "--prefix", "", "-p", "docs")
+    assert "1 document of docs is to be deleted" in asked.line
 
     deleted = await cli("project", "delete", "docs", "--yes", "--json")
     assert deleted.code == 0, deleted.stderr

@@ -89,6 +89,18 @@ async def test_pages_stay_complete_while_documents_change(listing: Listing, stor
     assert names == sorted([*(f"doc-{number:02}" for number in range(20)), "doc-09a"])
 
 
+async def test_a_prefix_chooses_deleted_documents_only_on_demand(
+    listing: Listing, store: Store
+) -> None:
+    """Names choose deleted documents always."""
+    await write(store, "a/1", "a/2", "b")
+    await store.apply([document_write("a/2", 100, change="delete", chunks=())])
+    assert await listing.stored_uris(PROJECT, None, prefix="a/", deleted_too=False) == ["a/1"]
+    assert await listing.stored_uris(PROJECT, None, prefix="a/") == ["a/1", "a/2"]
+    named = await listing.stored_uris(PROJECT, None, uris=["a/2"], deleted_too=False)
+    assert named == ["a/2"]
+
+
 async def test_documents_are_filtered(listing: Listing, store: Store) -> None:
     """Filters by beginning of the uri, kind, collection and source hold for list and number."""
     source = await store.sources.register(PROJECT, "key", "docs", "directory", "/docs")
