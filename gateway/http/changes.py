@@ -9,6 +9,7 @@ import re
 from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
@@ -52,6 +53,15 @@ _BATCH = "application/cloudevents-batch+json"
 _EVENT = "application/cloudevents+json"
 _LINES = "application/x-ndjson"
 _META = "meta."
+_PLACES = {
+    "project": ("path", "project"),
+    "content": ("body", "content"),
+    "content_base64": ("body", "content"),
+    "collections": ("query", "collection"),
+    "metadata": ("query", _META + ANY_NAME),
+    "media_type": ("header", "content-type"),
+}
+"""Parts of a request that give fields of a change of another name."""
 _EVENTS = TypeAdapter(list[dict[str, Any]])
 _BYTES = {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "required": True}
 
@@ -125,19 +135,22 @@ async def put_document(
     caller.require(Right.PUBLISH)
     content = await request.body()
     _check_digest(request, content)
-    change = valid_change(
-        change="upsert",
-        project=project,
-        uri=options.uri,
+    fields = {
+        "project": project,
+        "uri": options.uri,
         **await services.knowledge.content_fields(caller, project, options.uri, content),
-        kind=options.kind,
-        title=options.title,
-        collections=tuple(options.collection),
-        commit=options.commit,
-        agent=_agent(caller, private=options.private),
-        metadata=_metadata(request),
-        media_type=_media_type(request),
-    )
+        "kind": options.kind,
+        "title": options.title,
+        "collections": tuple(options.collection),
+        "commit": options.commit,
+        "agent": _agent(caller, private=options.private),
+        "metadata": _metadata(request),
+        "media_type": _media_type(request),
+    }
+    try:
+        change = DocumentChange.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(list(map(_of_request, error.errors()))) from None
     published = await _publish(services, caller, change, options.lane, idempotency_key, prefer)
     return _response(published)
 
@@ -241,6 +254,14 @@ def _response(published: Published) -> Response:
         mode="json", exclude={"event_id", "token"}, exclude_none=True
     )
     return JSONResponse(body, 200)
+
+
+def _of_request(error: Any) -> dict[str, Any]:
+    """Replace the field of a change in an error by the part of the request that gave it."""
+    field, *rest = error["loc"] or ("content",)
+    if field == "metadata" and rest:
+        return {**error, "loc": ("query", f"{_META}{rest[0]}")}
+    return {**error, "loc": _PLACES.get(field, ("query", field))}
 
 
 def _agent(caller: Caller, *, private: bool) -> str | None:

@@ -154,6 +154,18 @@ async def test_a_problem_of_an_address_names_the_parameter(client: httpx2.AsyncC
     assert await wrong_parameter(client, q="herons", kind="novel") == "kind"
 
 
+async def test_a_problem_of_a_document_names_the_parameter(client: httpx2.AsyncClient) -> None:
+    """It is not the field that a change in an event has."""
+    for name, value, named in (
+        ("uri", "", "uri"), ("title", "x" * 513, "title"), ("collection", "*", "collection"),
+        ("meta.note", "x" * 2049, "meta.note"), ("meta.", "x", "meta."),
+    ):  # fmt: skip
+        response = await client.put("document", params={"uri": "a.md", name: value}, content=b"x")
+        assert (response.status_code, response.json()["code"]) == (422, "UsageError")
+        [error] = response.json()["errors"]
+        assert (error["parameter"], error["pointer"]) == (named, f"?{named}")
+
+
 async def test_texts_that_postgres_cannot_hold_are_refused(client: httpx2.AsyncClient) -> None:
     """No document, source or batch has such a name. NUL was an internal error."""
     nul = "a\0"
