@@ -82,17 +82,17 @@ def _sample(pattern: re.Pattern[str], texts: Sequence[str]) -> list[str]:
 async def _exact_times(
     client: Client, patterns: Sequence[str], *, regex: bool = False, whole_words: bool = False
 ) -> tuple[list[float], int]:
-    """Milliseconds of each pattern after the first ones, and the number of truncated answers."""
+    """Milliseconds of each pattern after the first ones; number of their truncated answers."""
     times: list[float] = []
-    truncated = 0
+    truncated: list[bool] = []
     for pattern in patterns:
         began = perf_counter()
         answer = await client.ask(
             PROJECT, pattern, mode="exact", regex=regex, whole_words=whole_words
         )
         times.append((perf_counter() - began) * 1000)
-        truncated += answer.exact is not None and answer.exact.truncated
-    return times[WARM_UP:], truncated
+        truncated.append(answer.exact is not None and answer.exact.truncated)
+    return times[WARM_UP:], sum(truncated[WARM_UP:])
 
 
 def _figures(
