@@ -148,7 +148,7 @@ async def test_a_linked_work_tree_is_asked_by_its_directory(cli: Cli, plant: Pat
     assert (overlay["source"], overlay["base"]) == (str(tree.path), base["source"])
     assert overlay["documents"] == 1
     documents = (await cli("document", "list", "-p", "plant", "--prefix", "valves")).stdout
-    assert documents.split()[:3] == ["uri", "overlay", "agent"]
+    assert documents.count("valves.md") == 2
     assert documents.count(f" {tree.path} ") == 1, "only one of both is of the overlay"
     delete = ("source", "delete", "-p", "plant", "--yes")
     assert "has overlays" in (await cli(*delete, base["source"])).stderr
