@@ -652,12 +652,14 @@ class TermMatch(Data):
 
     ``term`` is a stem, or ``=`` and a whole identifier. ``weight`` is its factor in BM25: the rarer
     the term, the higher. ``spans`` are the words of ``content`` that give it; there are none if it
-    occurs only in title, uri, headings or symbol.
+    occurs only in title, uri, headings or symbol. In the mode ``exact``, ``unmarked`` is present if
+    a bound left out spans: it is the number of further matches in the lines of ``content``.
     """
 
     term: str
     weight: float
     spans: tuple[Span, ...] = ()
+    unmarked: int | None = None
 
 
 class SourceLines(Data):

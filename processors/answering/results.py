@@ -257,7 +257,13 @@ def _lines_result(row: ChunkRow, passage: exact.Passage, pattern: str) -> Search
         start_line=passage.lines[0].number,
         end_line=passage.lines[-1].number,
     )
-    return _exact_result(lines, pattern, spans, matching_lines=passage.matching_lines)
+    match = TermMatch(
+        term=pattern,
+        weight=1.0,
+        spans=spans,
+        unmarked=sum(line.unmarked for line in passage.lines) or None,
+    )
+    return _exact_result(lines, match, matching_lines=passage.matching_lines)
 
 
 def _definition_result(group: Sequence[Definition], query: Query) -> SearchResult:
@@ -278,14 +284,13 @@ def _definition_result(group: Sequence[Definition], query: Query) -> SearchResul
     )
     return _exact_result(
         row,
-        first.name,
-        spans,
+        TermMatch(term=first.name, weight=1.0, spans=spans),
         other_matches=other_matches or None,
         document_score=1.0 if query.group == "document" else None,
     )
 
 
-def _exact_result(row: ChunkRow, term: str, spans: tuple[Span, ...], **fields: Any) -> SearchResult:
+def _exact_result(row: ChunkRow, match: TermMatch, **fields: Any) -> SearchResult:
     """Result without ranking, whose text has a term at some places."""
     return SearchResult(
         chunk_id=row.chunk_id,
@@ -297,7 +302,7 @@ def _exact_result(row: ChunkRow, term: str, spans: tuple[Span, ...], **fields: A
         scores=Scores(fused=1.0),
         match_type="exact",
         metadata=dict(row.metadata),
-        matches=(TermMatch(term=term, weight=1.0, spans=spans),),
+        matches=(match,),
         **fields,
     )
 

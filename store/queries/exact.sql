@@ -248,13 +248,25 @@ pieces as (
 examined as (select count(matches) as chunks from chosen)
 
 -- name: lines
--- The chunks with the lines from $3 to $4 of each document $2, in order.
-select own.place, c.start_line, c.end_line, c.content
-from unnest($2::bigint[], $3::int[], $4::int[]) with ordinality as own (id, first, last, place)
-join chunks c
-    on c.generation_id = $1
-    and c.document_id = own.id
-    and c.end_line >= own.first
-    and c.start_line <= own.last
-where not c.is_example
-order by own.place, c.ordinal
+-- The chunks with the lines from $3 to $4 of each document $2, in order. Of the chunks that are parts of one line, only
+-- those with its first $5 characters are read.
+select place, start_line, end_line, content
+from (
+    select
+        own.place,
+        c.ordinal,
+        c.start_line,
+        c.end_line,
+        c.content,
+        sum(length(c.content)) over in_line - length(c.content) as characters_before
+    from unnest($2::bigint[], $3::int[], $4::int[]) with ordinality as own (id, first, last, place)
+    join chunks c
+        on c.generation_id = $1
+        and c.document_id = own.id
+        and c.end_line >= own.first
+        and c.start_line <= own.last
+    where not c.is_example
+    window in_line as (partition by own.place, c.start_line, c.end_line order by c.ordinal)
+) c
+where start_line < end_line or characters_before < $5
+order by place, ordinal

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from time import monotonic
 
@@ -30,7 +30,18 @@ from store.search.chunk_rows import rows_of
 from store.search.filters import PLANNED_ONCE, Condition, Visibility
 from store.search.keyword.retriever import KeywordRetriever, Narrowed
 from store.search.keyword.tokenizer import TOKENS_VERSION
-from store.search.lines import CLOSE, LAST_LINE, OPEN, Line, Place, cut, matching_lines, runs_of
+from store.search.lines import (
+    CLOSE,
+    LAST_LINE,
+    LONGEST_LINE,
+    OPEN,
+    Line,
+    Place,
+    cut,
+    marked_lines,
+    read_marks,
+    runs_of,
+)
 from store.search.patterns import Pattern
 from store.types import ChunkRow
 
@@ -381,31 +392,30 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
     first = run.after.line + 1 if place[:2] == run.after[:2] else 1
     with_text = [row for row in rows if row["text"] is not None]
     lines = [
-        (row["chunk_id"], line)
+        line
         for row in with_text
-        for line in matching_lines(row["text"], row["start_line"])
+        for line in marked_lines(row["text"], row["start_line"], row["chunk_id"])
         if line.number >= first
     ]
     if run.is_full or first == 1:
         matches = sum(row["matches"] + (row["text"] or "").count(OPEN) for row in rows)
     else:
-        matches = sum(max(1, len(line.spans or ())) for _, line in lines)
+        matches = sum(line.text.count(OPEN) for line in lines)
     if not matches:
         return
     result.files += 1
     result.matches += matches
     if run.is_full:
         return
-    passages = list(runs_of(lines, run.context)) if lines else []
-    for passage in passages[:1] if run.per_file else passages:
+    for passage in islice(runs_of(lines, run.context), 1 if run.per_file else None):
         if len(result.passages) == run.limit:
             break
         result.passages.append(
             Passage(
-                chunk_id=passage[0][0],
-                place=place._replace(line=passage[-1][1].number),
+                chunk_id=passage[0].chunk_id,
+                place=place._replace(line=passage[-1].number),
                 document_id=document_id,
-                lines=tuple(line for _, line in passage),
+                lines=tuple(read_marks(passage)),
                 matching_lines=sum(row["lines"] for row in rows) if run.per_file else None,
             )
         )
@@ -424,7 +434,12 @@ async def _with_context(
     first = [max(1, passage.lines[0].number - context) for passage in passages]
     last = [passage.lines[-1].number + context for passage in passages]
     rows = await connection.fetch(
-        _QUERIES["lines"], generation_id, [p.document_id for p in passages], first, last
+        _QUERIES["lines"],
+        generation_id,
+        [passage.document_id for passage in passages],
+        first,
+        last,
+        LONGEST_LINE,
     )
     parts: defaultdict[int, list[TextPart]] = defaultdict(list)
     for place, *part in rows:
@@ -439,10 +454,7 @@ def _around(passage: Passage, parts: Sequence[TextPart], first: int, last: int) 
     matching = {line.number: line for line in passage.lines}
     texts = joined_lines(parts, first)[: last - first + 1]
     return (
-        tuple(
-            matching.get(number) or cut(Line(number, text, None))
-            for number, text in enumerate(texts, first)
-        )
+        tuple(matching.get(number) or cut(number, text) for number, text in enumerate(texts, first))
         or passage.lines
     )
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from runtime.errors import UsageError
 
-__all__ = ["CLOSE", "LAST_LINE", "OPEN", "Line", "Place", "cut", "matching_lines", "runs_of"]
+__all__ = [
+    "CLOSE",
+    "LAST_LINE",
+    "LONGEST_LINE",
+    "MOST_MARKS",
+    "OPEN",
+    "Line",
+    "MarkedLine",
+    "Place",
+    "cut",
+    "marked_lines",
+    "read_marks",
+    "runs_of",
+]
 
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
 """Marks of a match. They are noncharacters of Unicode: no text that is exchanged has them."""
@@ -17,10 +30,16 @@ OPEN, CLOSE = "\ufdd0", "\ufdd1"
 LAST_LINE = 2**31 - 1
 """Number of a line that follows all lines of a document."""
 
+MOST_MARKS = 50
+"""Most matches of a passage that have a span, besides the first one of each line.
+
+A span takes as long in Python as a line, and an expression may match at each character.
+"""
+
 _MOST_LINES = 20
 """Most matching lines of a passage."""
 
-_LONGEST_LINE = 2_000
+LONGEST_LINE = 2_000
 """Characters of a line that are shown."""
 
 
@@ -56,46 +75,76 @@ class Place(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line. ``spans``: characters from and to which it matches; None if it does not match."""
+    """A line. ``spans``: characters from and to which it matches; None if it does not match.
+
+    ``unmarked``: number of its matches without a span. Matches of no character are not counted.
+    """
 
     number: int
     text: str
-    spans: tuple[tuple[int, int], ...] | None
+    spans: tuple[tuple[int, int], ...] | None = None
+    unmarked: int = 0
 
 
-def runs_of(lines: Sequence[tuple[int, Line]], context: int) -> Iterator[list[tuple[int, Line]]]:
+class MarkedLine(NamedTuple):
+    """A line that matches, with its marks, and the chunk that its text begins in."""
+
+    chunk_id: int
+    number: int
+    text: str
+
+
+def marked_lines(text: str, start_line: int, chunk_id: int) -> Iterator[MarkedLine]:
+    """The lines with marks of a text."""
+    for number, line in enumerate(text.split("\n"), start_line):
+        if OPEN in line:
+            yield MarkedLine(chunk_id, number, line)
+
+
+def runs_of(lines: Iterable[MarkedLine], context: int) -> Iterator[list[MarkedLine]]:
     """Divide matching lines into runs: lines whose context touches that of the next one."""
-    run: list[tuple[int, Line]] = []
-    for chunk_id, line in lines:
-        is_apart = not context or (run and line.number - run[-1][1].number > 2 * context + 1)
+    run: list[MarkedLine] = []
+    for line in lines:
+        is_apart = not context or (run and line.number - run[-1].number > 2 * context + 1)
         if run and (is_apart or len(run) == _MOST_LINES):
             yield run
             run = []
-        run.append((chunk_id, line))
-    yield run
+        run.append(line)
+    if run:
+        yield run
 
 
-def matching_lines(text: str, start_line: int) -> Iterator[Line]:
-    """Read the lines with marks, and leave the marks out."""
-    for number, line in enumerate(text.split("\n"), start_line):
-        if OPEN in line:
-            before, *parts = line.split(OPEN)
-            plain, spans = before, []
-            for part in parts:
-                match, _, rest = part.partition(CLOSE)
-                if match:
-                    spans.append((len(plain), len(plain) + len(match)))
-                plain += match + rest
-            yield cut(Line(number, plain, tuple(spans)))
+def read_marks(run: Sequence[MarkedLine]) -> Iterator[Line]:
+    """Read the marks of the lines of a passage, up to ``MOST_MARKS``, and leave them out."""
+    left = MOST_MARKS
+    for line in run:
+        read = _line_of(line, max(1, left))
+        left -= len(read.spans or ())
+        yield read
 
 
-def cut(line: Line) -> Line:
-    """Leave out most of a long line: it keeps what is around its first match."""
-    if len(line.text) <= _LONGEST_LINE:
-        return line
-    begin = max(0, line.spans[0][0] - _LONGEST_LINE // 4) if line.spans else 0
-    text = line.text[begin : begin + _LONGEST_LINE]
-    if line.spans is None:
-        return Line(line.number, text, None)
-    spans = ((start - begin, min(end - begin, len(text))) for start, end in line.spans)
-    return Line(line.number, text, tuple(span for span in spans if span[0] < len(text)))
+def _line_of(line: MarkedLine, most: int) -> Line:
+    """Read the marks of a line. Of a long one, only what is around its first match is shown."""
+    marked = line.text.replace(OPEN + CLOSE, "")
+    before, *parts = marked.split(OPEN, most)
+    text = marked.replace(OPEN, "").replace(CLOSE, "")
+    is_long = bool(parts) and len(text) > LONGEST_LINE
+    begin = max(0, len(before) - LONGEST_LINE // 4) if is_long else 0
+    shown = text[begin : begin + LONGEST_LINE]
+    spans = tuple(_spans(parts, len(before) - begin, len(shown)))
+    return Line(line.number, shown, spans, marked.count(OPEN) - len(spans))
+
+
+def _spans(parts: Sequence[str], begin: int, length: int) -> Iterator[tuple[int, int]]:
+    """Spans of the matches at the beginning of each part, the first of which is at ``begin``."""
+    for part in parts:
+        if begin >= length:
+            return
+        end = begin + len(part.partition(CLOSE)[0])
+        yield begin, min(end, length)
+        begin += len(part) - 1
+
+
+def cut(number: int, text: str) -> Line:
+    """Line that does not match. Most of a long one is left out."""
+    return Line(number, text[:LONGEST_LINE])

@@ -327,11 +327,15 @@ class Span(_Response):
 
 
 class TermMatch(_Response):
-    """A term of the question that a chunk is found by, with its weight and its places."""
+    """A term of the question that a chunk is found by, with its weight and its places.
+
+    In the mode ``exact``, ``unmarked`` is the number of further matches, if a bound left out spans.
+    """
 
     term: str
     weight: float
     spans: tuple[Span, ...] = ()
+    unmarked: int | None = None
 
 
 class SourceLines(_Response):

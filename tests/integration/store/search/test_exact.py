@@ -14,6 +14,7 @@ import pytest
 
 from events.models import Filters, Kind
 from runtime.errors import UsageError
+from store.documents.text import TextPart, joined_lines
 from store.postgres.pool import Database
 from store.search import exact
 from store.search.exact import ExactMatches
@@ -259,6 +260,42 @@ async def test_context_files_and_filters(index: Index) -> None:
     ]
     own = await find(index, "gate", agent="ann", filters=Filters(uri_prefix="m"))
     assert lines_of(own) == [("mine", 1)]
+
+
+async def test_a_long_line_of_a_context_is_read_as_far_as_it_is_shown(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be cut into any number of chunks; the line after it is complete."""
+    read: list[TextPart] = []
+
+    def recorded(parts: Sequence[TextPart], first: int) -> list[str]:
+        read.extend(parts)
+        return joined_lines(parts, first)
+
+    monkeypatch.setattr(exact, "joined_lines", recorded)
+    text = "gate\nbegin" + "x" * 20_000 + "\nend\nweir"
+    await write_lines(index, "a", text, [*range(1_000, 20_000, 1_000), 20_008])
+    [passage] = (await find(index, "gate", context=2)).passages
+    assert [(line.number, line.text) for line in passage.lines] == [
+        (1, "gate"),
+        (2, "begin" + "x" * 1_995),
+        (3, "end"),
+    ]
+    assert sum(len(part.content) for part in read) < 5_000
+
+
+async def test_marks_are_bounded_but_not_counts(index: Index) -> None:
+    """A passage has a span for each of its first matches, and tells how many have none."""
+    await write_lines(index, "a", "\n".join(["x" * 40] * 4), [])
+    matches = await find(index, ".", regex=True, context=1)
+    [passage] = matches.passages
+    assert [(len(line.spans or ()), line.unmarked) for line in passage.lines] == [
+        (40, 0),
+        (10, 30),
+        (1, 39),
+        (1, 39),
+    ]
+    assert matches.matches == 160
 
 
 @pytest.mark.parametrize("narrowed_share", [0.0, 1.0])

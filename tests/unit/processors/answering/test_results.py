@@ -13,6 +13,9 @@ from processors.answering.fusion import Fused, RankedScore
 from processors.answering.results import Assembler, permalink
 from processors.answering.units import Passage
 from store.generations.catalog import Generation, Recipe
+from store.search.exact import ExactMatches
+from store.search.exact import Passage as LinesPassage
+from store.search.lines import Line, Place
 from store.search.search import Neighbours, Search
 from store.types import ChunkPart, ChunkRow
 
@@ -129,6 +132,17 @@ async def test_an_explanation_names_both_legs() -> None:
     assert results[0].explanation is not None
     assert "rank 1" in results[0].explanation
     assert "not among the candidates; name +0.040; together 1.000" in results[0].explanation
+
+
+@pytest.mark.parametrize(("left_out", "unmarked"), [(0, None), (3, 6)])
+async def test_matches_without_a_span_are_counted(left_out: int, unmarked: int | None) -> None:
+    lines = [Line(number, "flow", ((0, 4),), left_out) for number in (3, 4)]
+    passage = LinesPassage(1, Place(ROW.uri, "", 4), 1, tuple(lines))
+    matches = ExactMatches([passage], rows={1: ROW})
+    [result], _ = await Assembler(Rows([ROW]), _words).assemble_lines(_query(), matches)
+    [match] = result.matches or ()
+    spans = [(span.start, span.end) for span in match.spans]
+    assert (result.content, spans, match.unmarked) == ("flow\nflow", [(0, 4), (5, 9)], unmarked)
 
 
 async def test_a_part_of_a_fence_is_rendered() -> None:
