@@ -204,6 +204,7 @@ class Replay:
     async def _embed(self) -> None:
         """Embed the texts that have no vector yet."""
         with self.report.stages("embed"):
+            await self._tools.maintenance.analyze([self._builder.generation.project_id])
             await self._builder.embed(self._progress("texts embedded"))
             await self._builder.write_contexts(self._progress("contexts written"))
 

@@ -70,17 +70,5 @@ cross join unnest($2::text[]) as n (task)
 -- name: waiting_projects
 select project_id from waiting_projects()
 
--- name: has_new_tables
--- True if a table has rows but no statistics yet.
-select exists (
-    select 1
-    from pg_stat_user_tables
-    where
-        schemaname = 'public'
-        and n_live_tup > 100
-        and last_analyze is null
-        and last_autoanalyze is null
-)
-
--- name: analyze_new_tables
-select analyze_new_tables()
+-- name: analyze_tables
+select analyze_tables($1)

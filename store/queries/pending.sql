@@ -55,7 +55,7 @@ cross join lateral unnest(p.chunk_ids, p.headers) with ordinality as w (chunk_id
 left join lateral (
     select content, content_hash
     from chunks
-    where generation_id = $1 and id = w.chunk_id
+    where generation_id = $1 and document_id = p.document_id and id = w.chunk_id
     offset 0
 ) c on true
 left join lateral (

@@ -19,7 +19,6 @@ import structlog
 from runtime.lifespan import IdlePace, wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
-from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -101,8 +100,8 @@ class Maintenance:
         Raises:
             ExceptionGroup: the failures, raised after all projects were processed.
         """
-        await self._analyze()
         projects = await Projects(self._database).all()
+        await self.analyze(list(projects.values()))
         failures: list[Exception] = []
         async with self._database.connection() as connection:
             live = await catalog.live_generations(connection, projects.values())
@@ -135,7 +134,7 @@ class Maintenance:
         written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
         await self._sweeps.note(written, SWEEP_INTERVAL)
         if due:
-            await self._analyze()
+            await self.analyze([project.project_id for project in due])
         await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _keep_vectors(self) -> None:
@@ -189,19 +188,20 @@ class Maintenance:
         refreshed = await self._indexes.refresh(live.project_id, live.id, after_import=True)
         return not refreshed.left
 
-    async def _analyze(self) -> None:
-        """Analyze new tables; those that another session works on wait for the next round.
+    async def analyze(self, project_ids: Sequence[int]) -> None:
+        """Analyze new tables, and all once they have many chunks of a new generation.
 
-        Autovacuum holds the same lock, and a build of a vector index holds it for minutes.
+        Without statistics of its generation, Postgres may read it as a whole to find one chunk. A
+        table that another session works on waits for the next time: a build of a vector index holds
+        its lock for minutes.
+
+        Raises:
+            Unavailable: Postgres cannot be reached.
         """
-        try:
-            async with self._database.connection() as connection:
-                if await connection.fetchval(_QUERIES["has_new_tables"]):
-                    await connection.execute(
-                        _QUERIES["analyze_new_tables"], timeout=_ANALYZE_TIMEOUT_S
-                    )
-        except WriteConflict as error:
-            log.info("maintenance.analyze_deferred", reason=str(error))
+        async with self._database.connection() as connection:
+            await connection.execute(
+                _QUERIES["analyze_tables"], project_ids, timeout=_ANALYZE_TIMEOUT_S
+            )
 
     async def tidy_keywords(self, generation: Generation) -> bool:
         """Merge a generation's segments and add its new words, each step in a transaction.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import pytest
 
+from events.names import LogPosition
 from store.documents import chunks, pending
 from store.documents.bulk import BulkWriter, DocumentsInTheWay
 from store.documents.digests import (
@@ -26,6 +29,7 @@ from store.search.keyword.postings import Postings, decode_chunks, decode_inline
 from store.search.keyword.rows import from_rows
 from store.store import Store
 from store.types import DocumentWrite
+from tests.support.databases import Database as Fresh
 from tests.support.writes import (
     MODEL,
     add_generation,
@@ -223,6 +227,32 @@ async def test_a_page_of_waiting_texts_costs_the_same_however_many_wait(
     [[plan]] = plans
     read = list(map(int, re.findall(r'"Actual Rows": (\d+)', plan)))
     assert 3 <= max(read) < 10, plan
+
+
+async def test_texts_of_a_change_are_found_beside_statistics_of_another_generation(
+    store: Store, worker: Database, database: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With them, Postgres expects no row of a new generation, and may choose any of its indexes."""
+    await store.apply([document_write("a.md", 1, [f"other {n}" for n in range(300)])])
+    owner = await asyncpg.connect(database.owner_url)
+    await owner.execute("analyze")
+    await owner.close()
+    building = await add_generation(worker, store, "alpha")
+    lacking = [
+        document_write(f"{n}.md", n, chunks=(chunk_write(0, f"text {n}", vector=None),))
+        for n in range(1, 201)
+    ]
+    await BulkWriter(worker, building.project_id, building).write(lacking)
+    waiting = PendingVectors(worker, Projects(worker))
+    explained = f"explain (analyze, format json) {pending._QUERIES['pending_texts']}"
+    monkeypatch.setattr(pending, "_QUERIES", {**pending._QUERIES, "pending_texts": explained})
+    monkeypatch.setattr(pending, "_pending_text", tuple)
+    positions = [LogPosition(n, 0) for n in range(1, 65)]
+    plans: Any = await waiting.texts("alpha", building.id, positions, 512)
+    [[plan]] = plans
+    [lookup] = re.findall(r'\{[^{}]*"Relation Name": "chunks"[^{}]*\}', plan)
+    assert json.loads(lookup)["Actual Loops"] == 64
+    assert json.loads(lookup).get("Rows Removed by Filter", 0) < 2, plan
 
 
 async def test_a_document_that_is_stored_is_in_the_way(store: Store, worker: Database) -> None:

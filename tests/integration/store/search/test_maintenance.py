@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -377,6 +378,40 @@ async def _without_autovacuum(owner: asyncpg.Connection) -> None:
         await owner.execute(f"alter table {row['name']} set (autovacuum_enabled = off)")
 
 
+async def _has_new_tables(owner: asyncpg.Connection) -> bool:
+    return bool(
+        await owner.fetchval(
+            "select exists (select from pg_stat_user_tables "
+            "where n_live_tup > 100 and last_analyze is null)"
+        )
+    )
+
+
+async def test_statistics_know_each_large_generation(index: Index, database: Fresh) -> None:
+    """They are made again for one that came after them. Otherwise no row of it is expected."""
+    owner = await asyncpg.connect(database.owner_url)
+    await _without_autovacuum(owner)
+    maintenance = Maintenance(index.database)
+    texts = [f"walrus {number}" for number in range(1_500)]
+    for project in ("first", "second"):
+        await index.store.apply([index.document("d", texts, project=project)])
+        generation = await index.live(project)
+
+        async def expected(generation_id: int = generation.id) -> int:
+            query = (
+                f"explain (format json) select from chunks where generation_id = {generation_id}"
+            )
+            return int(json.loads(await owner.fetchval(query))[0]["Plan"]["Plan Rows"])
+
+        async with within(30):
+            while not await owner.fetchval(
+                "select in_statistics from generations where id = $1", generation.id
+            ):
+                await maintenance.analyze([generation.project_id])
+        assert await expected() > 1_000
+    await owner.close()
+
+
 async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
     index: Index, database: Fresh
 ) -> None:
@@ -384,8 +419,7 @@ async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
     await write_many(index, 70)
-    has_new_tables = named("maintenance")["has_new_tables"]
-    await eventually(lambda: owner.fetchval(has_new_tables), "the server has counted the rows")
+    await eventually(lambda: _has_new_tables(owner), "the server has counted the rows")
     async with owner.transaction():
         await owner.execute("lock table chunks, embeddings in share update exclusive mode")
         await owner.execute("lock table keyword_postings in share update exclusive mode")
