@@ -40,7 +40,7 @@ CountOption = Annotated[
 
 @command.command("list")
 def list_letters(
-    limit: Annotated[int, typer.Option(help="Show at most this many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 100,
     topic: TopicOption = None,
     project: LetterProjectOption = None,
     error: ErrorOption = None,
