@@ -44,7 +44,12 @@ begin
             and t.n_live_tup > 100
             and (
                 t.last_analyze is null and t.last_autoanalyze is null
-                or unknown <> '{}' and t.n_mod_since_analyze > 0
+                or unknown <> '{}'
+                and t.n_mod_since_analyze > 0
+                and (
+                    not (select c.relispartition from pg_class c where c.oid = t.relid)
+                    or t.relid in (select vectors_table(u) from unnest(unknown) u)
+                )
             )
         order by t.relname
     loop

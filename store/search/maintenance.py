@@ -16,6 +16,7 @@ from functools import partial
 import asyncpg
 import structlog
 
+from runtime.errors import Unavailable
 from runtime.lifespan import IdlePace, wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
@@ -193,15 +194,15 @@ class Maintenance:
 
         Without statistics of its generation, Postgres may read it as a whole to find one chunk. A
         table that another session works on waits for the next time: a build of a vector index holds
-        its lock for minutes.
-
-        Raises:
-            Unavailable: Postgres cannot be reached.
+        its lock for minutes. A failure is logged, as statistics only make queries faster.
         """
-        async with self._database.connection() as connection:
-            await connection.execute(
-                _QUERIES["analyze_tables"], project_ids, timeout=_ANALYZE_TIMEOUT_S
-            )
+        try:
+            async with self._database.connection() as connection:
+                await connection.execute(
+                    _QUERIES["analyze_tables"], project_ids, timeout=_ANALYZE_TIMEOUT_S
+                )
+        except Unavailable as error:
+            log.warning("maintenance.analyze_failed", error=str(error))
 
     async def tidy_keywords(self, generation: Generation) -> bool:
         """Merge a generation's segments and add its new words, each step in a transaction.
