@@ -195,7 +195,8 @@ cross join lateral (
 -- name: pieces_of_chunks
 -- Those of some chunks that match, and all chunks of the documents in which one of them may match
 -- together with others: it begins or ends within a line. A chunk of one line counts as such. With
--- $13, a match is one word, so that it is in no line of a document without chunks that match.
+-- $13, a match is one word, so that it is in no line of a document without chunks that match, and no other chunks are
+-- read where matches are only counted.
 chosen as materialized (
     select
         c.document_id,
@@ -214,7 +215,7 @@ wanted as materialized (
     select
         own.place,
         own.document_id,
-        exists (
+        not ($13 and $6 = 0 and not $9) and exists (
             select
             from chunks c
             where

@@ -47,6 +47,7 @@ from store.types import ChunkRow
 
 __all__ = [
     "MOST_CHUNKS",
+    "MOST_COUNTED",
     "MOST_MILLISECONDS",
     "ExactMatches",
     "ExactSearch",
@@ -59,8 +60,14 @@ MOST_MILLISECONDS = 250
 MOST_CHUNKS = 200_000
 """Chunks after which a search ends, and is truncated."""
 
+MOST_COUNTED = 64
+"""Chunks with a word in which further matches are counted once the passages are found.
+
+If more are left, the search ends: to count in some of them would say little.
+"""
+
 _COUNTING_SHARE = 0.02
-"""Share of the time in which further matches are counted once the passages are found."""
+"""Share of the time in which further matches are counted in all chunks."""
 
 _FIRST_BATCH = 4
 _FIRST_WALKED = 24
@@ -69,7 +76,7 @@ _FIRST_WALKED = 24
 _LARGEST_WALKED = 96
 """Most documents that the first batch has."""
 
-_CHUNKS_PER_WALKED = 64
+_CHUNKS_PER_WALKED = 36
 """Chunks with a word for each document that is searched before they are put into path order.
 
 Their rows are all over the table, so that reading one takes as long as several neighbours, and a
@@ -170,6 +177,16 @@ class _Run:
         return self.narrowed is not None and self.narrowed.is_rare
 
     @property
+    def is_at_its_bounds(self) -> bool:
+        """Return whether the time or the number of chunks is used up."""
+        return monotonic() >= self.deadline or self.result.chunks >= MOST_CHUNKS
+
+    def begin_counting(self) -> None:
+        """Reduce the time that is left, once the passages are found."""
+        if self.deadline == self.ends_at:
+            self.deadline = min(self.deadline, monotonic() + _COUNTING_SHARE * self.seconds)
+
+    @property
     def left_ms(self) -> int:
         """Milliseconds until the search ends; counting in chosen chunks is paced instead."""
         is_paced = self.is_rare or self.bits is not None
@@ -251,38 +268,82 @@ async def _search(
 ) -> None:
     """Search batch by batch; ``run.after`` follows what was searched."""
     run.ends_at = run.deadline = monotonic() + run.seconds
-    size = _FIRST_BATCH if run.bits is None else _FIRST_WALKED
-    queue: list[asyncpg.Record] | None = None
-    left_to_walk = _documents_to_walk(run)
-    if left_to_walk <= _LARGEST_WALKED:
-        size = max(size, int(left_to_walk))
+    documents = _Documents(connection, run)
     while True:
         began = monotonic()
-        if queue is None and left_to_walk < size and not run.is_full:
-            queue = await _chosen_documents(connection, run)
-            size = _least_documents(queue, _CHUNKS_PER_PASSAGE * run.limit)
-        if queue is None:
-            batch = await _documents(connection, run, "next_documents", size)
-            is_last = len(batch) < size
-            left_to_walk -= size
-        else:
-            batch, queue = queue[:size], queue[size:]
-            is_last = not queue
+        batch = await documents.next()
         if batch:
             await _search_batch(connection, run, batch)
-        is_over = is_last or (run.is_full and not keep_counting)
+        is_over = documents.are_taken or (run.is_full and not keep_counting)
         if is_over or run.is_full:
             await _read_rows(run, rows_of_chunks)
-        if run.is_full and run.deadline == run.ends_at:
-            run.deadline = min(run.deadline, monotonic() + _COUNTING_SHARE * run.seconds)
         if is_over:
             return
-        if monotonic() >= run.deadline or run.result.chunks >= MOST_CHUNKS:
+        if run.is_full:
+            run.begin_counting()
+        if run.is_at_its_bounds or (run.is_full and documents.chunks_left > MOST_COUNTED):
             run.result.truncated = True
             return
-        time_left = min(_BATCH_SECONDS, run.deadline - monotonic())
+        documents.resize(began)
+
+
+class _Documents:
+    """The documents of a search in path order, in batches.
+
+    The first ones come from a walk through all documents. If a word is rare, the others come from a
+    queue of the documents with chunks that have it. ``are_taken``: none are left.
+    """
+
+    def __init__(self, connection: asyncpg.Connection, run: _Run) -> None:
+        self._connection = connection
+        self._run = run
+        self._queue: list[asyncpg.Record] | None = None
+        self._left_to_walk = _documents_to_walk(run)
+        self._size = _FIRST_BATCH if run.bits is None else _FIRST_WALKED
+        if self._left_to_walk <= _LARGEST_WALKED:
+            self._size = max(self._size, int(self._left_to_walk))
+        self.are_taken = False
+
+    async def next(self) -> list[asyncpg.Record]:
+        """Take the next batch. The queue is read when the walk would go too far for a batch."""
+        run = self._run
+        if self._queue is None and self._left_to_walk < self._size and not run.is_full:
+            self._queue = await _chosen_documents(self._connection, run)
+            self._size = _least_documents(self._queue, _CHUNKS_PER_PASSAGE * run.limit)
+        return await self._walked() if self._queue is None else self._from(self._queue)
+
+    async def _walked(self) -> list[asyncpg.Record]:
+        batch = await _documents(self._connection, self._run, "next_documents", self._size)
+        self._left_to_walk -= self._size
+        self.are_taken = len(batch) < self._size
+        return batch
+
+    def _from(self, queue: list[asyncpg.Record]) -> list[asyncpg.Record]:
+        batch, self._queue = queue[: self._size], queue[self._size :]
+        self.are_taken = not self._queue
+        return batch
+
+    @property
+    def chunks_left(self) -> int:
+        """Number of chunks with a word that are left; 0 if all chunks are searched."""
+        run = self._run
+        if self._queue is not None:
+            return sum(len(document["chunk_ids"]) for document in self._queue)
+        if run.narrowed is None or run.bits is None:
+            return 0
+        return len(run.narrowed.chunk_ids) - run.result.chunks
+
+    def resize(self, began: float) -> None:
+        """Let the next batch take up to ``_BATCH_SECONDS``, by the time since this one began.
+
+        What is left of a queue is counted in one batch.
+        """
+        if self._run.is_full and self._queue is not None:
+            self._size = len(self._queue)
+            return
+        time_left = min(_BATCH_SECONDS, self._run.deadline - monotonic())
         pace = time_left / max(monotonic() - began, 1e-4)
-        size = int(min(_LARGEST_BATCH, max(1, size * min(4.0, pace))))
+        self._size = int(min(_LARGEST_BATCH, max(1, self._size * min(4.0, pace))))
 
 
 async def _read_rows(run: _Run, rows_of_chunks: _RowsOf) -> None:

@@ -399,6 +399,23 @@ async def test_a_long_count_is_cut_short_and_the_rest_can_be_continued(
     assert lines_of(first) + lines_of(rest) == [(f"d{number}", 1) for number in range(5)]
 
 
+@pytest.mark.parametrize("narrowed_share", [0.0, 1.0])
+async def test_many_chunks_with_a_word_are_not_counted(
+    index: Index, monkeypatch: pytest.MonkeyPatch, narrowed_share: float
+) -> None:
+    """Once the passages are found, the rest is counted completely if it is small, or not at all."""
+    monkeypatch.setattr(retriever, "NARROWED_SHARE", narrowed_share)
+    monkeypatch.setattr(exact, "_FIRST_WALKED", 2)
+    for number in range(10):
+        await index.write(f"d{number}", f"gate {number}")
+    for most, expected in [(8, (10, False, None)), (7, (2, True, "d1"))]:
+        monkeypatch.setattr(exact, "MOST_COUNTED", most)
+        first = await find(index, "gate", whole_words=True, limit=1)
+        assert (first.files, first.truncated, first.searched_to if most < 8 else None) == expected
+        rest = await find(index, "gate", whole_words=True, after=first.next)
+        assert lines_of(first) + lines_of(rest) == [(f"d{number}", 1) for number in range(10)]
+
+
 async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
     """None of 50 expressions exceeds the bound of time by a statement, or the server's memory."""
     text = "\n".join(["a" * 2000, "ab" * 900, "x" * 1500, "word " * 300, "1" * 800])
