@@ -108,12 +108,12 @@ class Assembler:
         self, query: Query, matches: exact.ExactMatches
     ) -> tuple[tuple[SearchResult, ...], str | None]:
         """Return a result for each passage of an exact search, and the context as ``assemble``."""
-        rows = matches.rows
-        present = [passage for passage in matches.passages if passage.chunk_id in rows]
+        rows = [matches.rows[passage.chunk_id] for passage in matches.passages]
         results = tuple(
-            _lines_result(rows[passage.chunk_id], passage, query.text) for passage in present
+            _lines_result(row, passage, query.text)
+            for row, passage in zip(rows, matches.passages, strict=True)
         )
-        document_ids = [rows[passage.chunk_id].document_id for passage in present]
+        document_ids = [row.document_id for row in rows]
         return results, await self._context_of(query, results, document_ids)
 
     @staged("assemble")

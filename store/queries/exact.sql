@@ -60,7 +60,7 @@ order by d.uri, d.agent
 -- in common. With $11, the expression is that text. $5: examples or text. $10: those of the first
 -- document end after this line. In the first $6 passages or, with $9, in the first passage of each
 -- document, matches are between the characters $7 and $8, which the text itself has not; the others
--- have their number instead. With $9, lines is the number of lines that match. Every row has the
+-- have their number instead, and no row of their chunk. With $9, lines is the number of lines that match. Every row has the
 -- number of chunks, and whether the generation is live; if there is no passage, it has nothing else.
 -- ``matches`` of a piece is null if no passage is looked for in it.
 with
@@ -126,7 +126,7 @@ select
     exists (select from generations where id = $1 and state = 'live') as is_live,
     s.place,
     s.chunk_id,
-    s.start_line,
+    s.start_line as first_line,
     case
         when s.place is null or s.is_shown then 0
         when $11 then (length(s.text) - length(replace(s.text, $4, ''))) / length($4)
@@ -139,9 +139,17 @@ select
             where strpos(line, $4) > 0 and ($11 or line ~ $3)
         )
     end as lines,
-    case when s.is_shown then regexp_replace(s.text, $3, $7 || '\&' || $8, 'g') end as text
+    case when s.is_shown then regexp_replace(s.text, $3, $7 || '\&' || $8, 'g') end as text,
+    row.*
 from examined e
 left join shown s on true
+left join lateral (
+    select {columns}
+    from (select * from chunks where generation_id = $1 and id = s.chunk_id offset 0) c
+    cross join lateral (
+        select * from documents where generation_id = $1 and id = c.document_id offset 0
+    ) d
+) row on s.is_shown
 order by s.number
 
 -- name: pieces_of_documents

@@ -1,26 +1,28 @@
+-- name: row_columns
+-- What a citation needs of a chunk ``c`` and its document ``d``, without its id.
+c.document_id,
+d.uri,
+case when c.is_example then 'code_example' else d.kind end as kind,
+d.title,
+c.content,
+c.start_line,
+c.end_line,
+c.page,
+c.locator::text as locator,
+c.symbol,
+c.language,
+coalesce(c.surroundings, '') as surroundings,
+c.heading_path,
+d.commit,
+d.permalink_template,
+d.metadata::text as metadata,
+c.tokens,
+c.ordinal
+
 -- name: rows
 -- Chunks with what a citation needs of their documents. The fence keeps the planner from beginning
 -- with the documents, as it would before the tables were first analysed.
-select
-    c.id as chunk_id,
-    c.document_id,
-    d.uri,
-    case when c.is_example then 'code_example' else d.kind end as kind,
-    d.title,
-    c.content,
-    c.start_line,
-    c.end_line,
-    c.page,
-    c.locator::text as locator,
-    c.symbol,
-    c.language,
-    coalesce(c.surroundings, '') as surroundings,
-    c.heading_path,
-    d.commit,
-    d.permalink_template,
-    d.metadata::text as metadata,
-    c.tokens,
-    c.ordinal
+select c.id as chunk_id, {columns}
 from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) offset 0) c
 cross join lateral (
     select * from documents where generation_id = $1 and id = c.document_id offset 0

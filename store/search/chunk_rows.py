@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import asyncpg
@@ -14,9 +15,13 @@ from store.postgres.named_queries import named
 from store.search.filters import Visibility
 from store.types import ChunkRow
 
-__all__ = ["decoded", "rows_of", "visible"]
+__all__ = ["ROW_COLUMNS", "chunk_row", "decoded", "rows_of", "visible"]
 
 _QUERIES = named("search")
+ROW_COLUMNS = _QUERIES["row_columns"]
+"""Columns of a row of a chunk ``c`` and its document ``d``, without the chunk's id."""
+
+_NAMES = [field.name for field in fields(ChunkRow)]
 
 
 async def rows_of(
@@ -29,7 +34,7 @@ async def rows_of(
     # the retrievers may have seen two versions of a document: this statement sees one
     sql, arguments = visible("rows", generation, agent, first_parameter=3)
     rows = await connection.fetch(sql, generation.id, list(chunk_ids), *arguments)
-    return {row["chunk_id"]: _chunk_row(row) for row in rows}
+    return {row["chunk_id"]: chunk_row(row) for row in rows}
 
 
 def visible(
@@ -37,7 +42,8 @@ def visible(
 ) -> tuple[str, Sequence[object]]:
     """Query without the documents that an overlay of the agent hides, and its last arguments."""
     condition = Visibility.to(generation.id, agent, Filters()).of_document(first_parameter)
-    return _QUERIES[query].format(conditions=condition.sql or "true"), condition.arguments
+    sql = _QUERIES[query].format(columns=ROW_COLUMNS, conditions=condition.sql or "true")
+    return sql, condition.arguments
 
 
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +54,8 @@ def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
-    values = decoded(row)
+def chunk_row(row: Mapping[str, Any]) -> ChunkRow:
+    """Row of a chunk, of the columns that have the names of its values."""
+    values = decoded({name: row[name] for name in _NAMES})
     values["metadata"] = json.loads(values["metadata"])
     return ChunkRow(**values)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, islice
@@ -26,7 +26,7 @@ from store.documents.text import TextPart, joined_lines
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.search.chunk_rows import rows_of
+from store.search.chunk_rows import ROW_COLUMNS, chunk_row
 from store.search.filters import PLANNED_ONCE, Condition, Visibility
 from store.search.keyword.retriever import KeywordRetriever, Narrowed
 from store.search.keyword.tokenizer import TOKENS_VERSION
@@ -92,13 +92,9 @@ _SMALLEST_TIMEOUT_MS = 5
 _OVERTIME = 1.2
 """Most share of the time left that a statement may take. Each change takes a round trip."""
 
-_ROWS_TIMEOUT_MS = 100
-"""Below this limit of a statement, the rows of the results are read without it."""
-
 _AFTER_AGENT = " "
 """A name with this at its end comes after the name, and before all longer ones."""
 
-_RowsOf = Callable[[Sequence[int]], Awaitable[Mapping[int, ChunkRow]]]
 _QUERIES = named("exact")
 
 
@@ -133,7 +129,7 @@ class ExactMatches:
     truncated: bool = False
     searched_to: str | None = None
     next: Place | None = None
-    rows: Mapping[int, ChunkRow] = field(default_factory=dict)
+    rows: dict[int, ChunkRow] = field(default_factory=dict)
     is_live: bool = False
 
 
@@ -239,8 +235,7 @@ class ExactSearch:
                 if narrows:
                     run.narrowed = await self._keyword.narrowed(connection, visibility, words)
                     run.bits = run.narrowed.bits() if run.is_word else None
-                rows = partial(rows_of, connection, generation, agent)
-                await _search(connection, run, rows, keep_counting=after is None)
+                await _search(connection, run, keep_counting=after is None)
             except asyncpg.QueryCanceledError:
                 result.truncated = True
             except asyncpg.DataError as error:
@@ -249,23 +244,15 @@ class ExactSearch:
                 ) from None
         if result.truncated and result.next is None:
             result.next = run.after
-        if result.passages and (context or not result.rows):
+        if result.passages and context:
             async with scope() as connection:
-                if context:
-                    result.passages = await _with_context(
-                        connection, generation.id, result.passages, context
-                    )
-                result.rows = await rows_of(connection, generation, agent, _chunk_ids(result))
+                result.passages = await _with_context(
+                    connection, generation.id, result.passages, context
+                )
         return result
 
 
-def _chunk_ids(result: ExactMatches) -> list[int]:
-    return [passage.chunk_id for passage in result.passages]
-
-
-async def _search(
-    connection: asyncpg.Connection, run: _Run, rows_of_chunks: _RowsOf, *, keep_counting: bool
-) -> None:
+async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: bool) -> None:
     """Search batch by batch; ``run.after`` follows what was searched."""
     run.ends_at = run.deadline = monotonic() + run.seconds
     documents = _Documents(connection, run)
@@ -274,10 +261,7 @@ async def _search(
         batch = await documents.next()
         if batch:
             await _search_batch(connection, run, batch)
-        is_over = documents.are_taken or (run.is_full and not keep_counting)
-        if is_over or run.is_full:
-            await _read_rows(run, rows_of_chunks)
-        if is_over:
+        if documents.are_taken or (run.is_full and not keep_counting):
             return
         if run.is_full:
             run.begin_counting()
@@ -346,13 +330,6 @@ class _Documents:
         self._size = int(min(_LARGEST_BATCH, max(1, self._size * min(4.0, pace))))
 
 
-async def _read_rows(run: _Run, rows_of_chunks: _RowsOf) -> None:
-    """Read the rows of the results, once, before counting reduces the time of a statement."""
-    result = run.result
-    if result.passages and not result.rows and run.timeout_ms > _ROWS_TIMEOUT_MS:
-        result.rows = await rows_of_chunks(_chunk_ids(result))
-
-
 def _documents_to_walk(run: _Run) -> float:
     """Number of documents to search before the chunks with a word are put into path order."""
     if run.narrowed is None or not run.narrowed.is_rare:
@@ -414,11 +391,12 @@ async def _search_batch(
     if not run.visibility.selects_chunks or not conditions.sql:
         conditions = Condition("true", ())
     sql = _QUERIES["passages"].format(
+        columns=ROW_COLUMNS,
         pieces=_QUERIES[pieces].format(
             conditions=conditions.sql,
             chunks=chunks and _QUERIES[chunks],
             documents=_QUERIES["with_documents"] if conditions.sql != "true" else "",
-        )
+        ),
     )
     rows = await connection.fetch(
         sql,
@@ -455,7 +433,7 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
     lines = [
         line
         for row in with_text
-        for line in marked_lines(row["text"], row["start_line"], row["chunk_id"])
+        for line in marked_lines(row["text"], row["first_line"], row["chunk_id"])
         if line.number >= first
     ]
     if run.is_full or first == 1:
@@ -468,12 +446,16 @@ def _take(run: _Run, document_id: int, place: Place, rows: Sequence[asyncpg.Reco
     result.matches += matches
     if run.is_full:
         return
+    row_of = {row["chunk_id"]: row for row in with_text}
     for passage in islice(runs_of(lines, run.context), 1 if run.per_file else None):
         if len(result.passages) == run.limit:
             break
+        chunk_id = passage[0].chunk_id
+        if chunk_id not in result.rows:
+            result.rows[chunk_id] = chunk_row(row_of[chunk_id])
         result.passages.append(
             Passage(
-                chunk_id=passage[0].chunk_id,
+                chunk_id=chunk_id,
                 place=place._replace(line=passage[-1].number),
                 document_id=document_id,
                 lines=tuple(read_marks(passage)),
