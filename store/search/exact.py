@@ -226,7 +226,7 @@ class ExactSearch:
         words = (*pattern.words, *visibility.words)
         has_terms = generation.recipe.tokens == TOKENS_VERSION
         narrows = bool(words) and has_terms
-        settings = PLANNED_ONCE if narrows and visibility.is_plain else {}
+        settings = PLANNED_ONCE if visibility.is_plain else {}
         scope = partial(self._database.scope, generation.project_id, agent, generation.id)
         async with scope(settings) as connection:
             try:
@@ -332,9 +332,12 @@ class _Documents:
 
 def _documents_to_walk(run: _Run) -> float:
     """Number of documents to search before the chunks with a word are put into path order."""
-    if run.narrowed is None or not run.narrowed.is_rare:
+    narrowed = run.narrowed
+    if narrowed is None or not narrowed.is_rare:
         return math.inf
-    return 0 if run.bits is None else len(run.narrowed.chunk_ids) // _CHUNKS_PER_WALKED
+    if run.bits is None or narrowed.text != narrowed.text.lower():
+        return 0  # few of the chunks with a term have the word with these capitals
+    return len(narrowed.chunk_ids) // _CHUNKS_PER_WALKED
 
 
 async def _chosen_documents(connection: asyncpg.Connection, run: _Run) -> list[asyncpg.Record]:

@@ -101,8 +101,9 @@ class WordMatches:
 
 
 class Narrowed(NamedTuple):
-    """Ids, in order, of the chunks that have a term of a word. ``text``: see ``Word``.
+    """Ids, in order, of the chunks that have a term of a word.
 
+    ``text``: as in ``Word``, but empty if it is such a term, since most of the chunks contain it.
     ``is_rare``: they are at most ``NARROWED_SHARE`` of all chunks.
     """
 
@@ -209,7 +210,8 @@ class KeywordRetriever:
         """
         matches, having = await self._having_each(connection, visibility, words)
         rarest, word = min(zip(having, words, strict=True), key=lambda pair: len(pair[0]))
-        return Narrowed(rarest, word.text, len(rarest) <= NARROWED_SHARE * matches.chunks)
+        text = "" if word.text in word.terms else word.text
+        return Narrowed(rarest, text, len(rarest) <= NARROWED_SHARE * matches.chunks)
 
     async def having_all(
         self, connection: asyncpg.Connection, visibility: Visibility, words: Sequence[Word]

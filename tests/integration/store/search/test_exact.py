@@ -227,6 +227,10 @@ async def test_few_documents_are_walked_before_the_rest_is_put_into_order(
         matches = await find(index, "gate", whole_words=True, limit=limit)
         assert (len(matches.passages), matches.files) == (found, 7)
         assert ordered == expected, (per_walked, limit)
+    monkeypatch.setattr(exact, "_CHUNKS_PER_WALKED", 2)
+    ordered = 0
+    assert (await find(index, "Gate", whole_words=True, limit=1)).files == 0
+    assert ordered == 1, "few of the chunks with a term have its word with capitals"
 
 
 async def test_context_files_and_filters(index: Index) -> None:
