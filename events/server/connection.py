@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ _CLUSTER = "+cluster"
 _PORT = 6379
 
 LONGEST_BLOCK = timedelta(seconds=2)
+_LONGEST_ENDABLE_BLOCK = timedelta(seconds=14)
 _COMMAND_TIMEOUT = timedelta(seconds=5)
 _CONNECTIONS = 32
 _PASSING = (exceptions.ClusterDownError, exceptions.TryAgainError)
@@ -79,12 +81,14 @@ def connect(redis_url: str, *, blocking: bool = False, endable: bool = False) ->
     The client never retries a command: a retried XADD whose reply was lost would add a second
     entry. With ``blocking`` the socket timeout exceeds a read that blocks for ``LONGEST_BLOCK``,
     and every such read has its own connection; without it at most 32 connections are shared. Of a
-    cluster, this holds for each node. With ``endable``, ``end_reads`` can end its waiting reads.
+    cluster, this holds for each node. With ``endable``, ``end_reads`` can end its waiting reads,
+    which may be longer.
 
     Raises:
         ConfigurationError: the URL is not of one of the ``REDIS_SCHEMES``.
     """
-    timeout = _COMMAND_TIMEOUT + (LONGEST_BLOCK if blocking else timedelta())
+    longest_block = _LONGEST_ENDABLE_BLOCK if endable else LONGEST_BLOCK
+    timeout = _COMMAND_TIMEOUT + (longest_block if blocking else timedelta())
     options: dict[str, Any] = {
         "socket_timeout": timeout.total_seconds(),
         "socket_connect_timeout": _COMMAND_TIMEOUT.total_seconds(),
@@ -107,6 +111,8 @@ def connect(redis_url: str, *, blocking: bool = False, endable: bool = False) ->
             "write redis://user:password@host:port/0 (or rediss://, unix://, redis+cluster://), "
             "with %2F for a slash in the password, %23 for a #",
         ) from None
+    if endable and "path" not in parsed:
+        options |= {"socket_keepalive": True, "socket_keepalive_options": _keepalive()}
     options |= parsed
     kinds = (Endable, _Cancellable) if endable else (_Cancellable,)
     options["connection_class"] = _kind(kinds, options.get("connection_class", Connection))
@@ -116,6 +122,14 @@ def connect(redis_url: str, *, blocking: bool = False, endable: bool = False) ->
         seeds,
         lambda node: Redis.from_pool(_pool(options | node._asdict(), blocking=blocking)),
     )
+
+
+def _keepalive() -> dict[int, int]:
+    """Options by which the system notices within 11 s that the other side of a wait is gone."""
+    seconds = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+    return {
+        getattr(socket, name): value for name, value in seconds.items() if hasattr(socket, name)
+    }
 
 
 def _parsed(redis_url: str) -> tuple[list[Address], dict[str, Any]]:

@@ -16,7 +16,7 @@ from events.server.cluster import open_nodes
 
 __all__ = ["Endable", "are_endable", "end_reads", "longest_wait_s"]
 
-_SHARE_OF_TIMEOUT = 4 / 7
+_SHARE_OF_TIMEOUT = 14 / 19
 """Part of a socket's timeout that a read may wait; the rest is for a slow server."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, MutableSequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, Self
 from urllib.parse import parse_qsl
@@ -130,7 +130,7 @@ class App(faust.App):
     def counts(self) -> dict[str, int]:
         """Return the transport's counts since the start; empty over Kafka."""
         statistics = getattr(self.consumer, "statistics", None)
-        return {} if statistics is None else asdict(statistics)
+        return {} if statistics is None else dict(vars(statistics))
 
     def add_agent(self, name: str, channel: ChannelT[Any], pump: AgentFun[Any]) -> None:
         """Add an agent without preparing it for Faust's search of modules.

@@ -23,7 +23,7 @@ from events.server.connection import LONGEST_BLOCK, connect
 from events.server.read_waits import end_reads
 from events.transport.consumer_group import Group, InFlightEntry, InFlightMessage
 from events.transport.faust_consumer import FaustConsumer
-from events.transport.reader import Reader
+from events.transport.reader import Reader, search_for_resting
 from events.transport.subscription import (
     Settler,
     Statistics,
@@ -68,6 +68,7 @@ class Consumer(FaustConsumer):
             self.add_future(self._settler.run()),
             self.add_future(renew_leases(self.subscriptions, self.options.lease)),
             self.add_future(self._follow_raise()),
+            self.add_future(self._search_for_resting()),
         ]
 
     async def subscribe(self, topics: Iterable[str]) -> None:
@@ -110,6 +111,13 @@ class Consumer(FaustConsumer):
             topics = {tp.topic for tp in self.subscriptions}
             if len(self.subscriptions) < len(topics) * self._names.partitions:
                 await self.subscribe(topics)
+
+    async def _search_for_resting(self) -> None:
+        """Search the streams of readers that rest, at the times when they would."""
+        while not self.closing:
+            await asyncio.sleep(until_tick(self.options.claim_interval).total_seconds())
+            if await search_for_resting(self._readers):
+                await self._end_reads_once()
 
     def _announce(self, assigned: set[TP]) -> None:
         """Start Faust's flow; not awaited, because it waits for ``subscribe`` to return."""

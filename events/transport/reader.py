@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from time import monotonic
 
@@ -27,7 +28,7 @@ from events.transport.subscription import Subscription
 from runtime.intervals import Backoff, until_tick
 from runtime.lifespan import wait_or_stop
 
-__all__ = ["WORKER_LOST", "Reader", "Roll"]
+__all__ = ["WORKER_LOST", "Reader", "Roll", "search_for_resting"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +36,9 @@ WORKER_LOST = "WorkerLost"
 _IDLE_AFTER = timedelta(seconds=5)
 _MARGIN = timedelta(milliseconds=5)
 """Time by which an idle read outlasts the time of the next claim, so that one read is enough."""
+_LEASES_OF_REST = 2
+_AFTER_SEARCH = timedelta(milliseconds=50)
+"""Time for the search at the tick that ends a rest, so that the reader does not repeat it."""
 _SEARCH_ALL_EVERY = timedelta(minutes=5)
 """Entries that a person or program has read by another way become overdue unnoticed."""
 _BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
@@ -51,6 +55,9 @@ class Reader:
     A single stream is searched for overdue entries at every claim interval, or once per lease while
     it has no pending ones. Of several streams, only those are that may have some (see ``Roll``), so
     that the cost of idle streams does not grow with their number.
+
+    An idle reader rests: its read waits longer, if it can be ended. ``search_for_resting`` searches
+    its streams in the meantime, together with those of other readers.
     """
 
     def __init__(
@@ -71,9 +78,45 @@ class Reader:
         self._undrained = list(subscriptions)
         self._roll = Roll(options)
         self._next_claim = 0.0
+        self._suspects: list[Subscription] | None = None
+        self._is_quiet = False
         self._received_at = monotonic()
         self._next_cleanup = 0.0
         self._failures = 0
+        self.is_resting = False
+
+    @property
+    def needs_search(self) -> bool:
+        """Return whether it rests, and its next search is due."""
+        tolerance = self._options.claim_interval / 2  # tasks that wait for a tick wake in any order
+        return self.is_resting and self._next_claim - monotonic() < tolerance.total_seconds()
+
+    @property
+    def lone_group(self) -> Group | None:
+        """Group of the only stream; None for several streams."""
+        first, *others = self._subscriptions
+        return None if others else first.group
+
+    async def look_at_roll(self) -> bool:
+        """Search several streams while they are read; return whether the read must end.
+
+        Raises:
+            RedisError: Redis can't be reached.
+        """
+        self._suspects = await self._roll.suspects(self._subscriptions) or None
+        return self.note_search(self._suspects is not None)
+
+    def note_search(self, has_suspects: bool) -> bool:
+        """Plan the next search after one for a reader that rests; return whether the read must end.
+
+        The reader searches before its next read if streams may have overdue entries.
+        """
+        if not self.is_resting:
+            return False  # what it has read since then decides
+        self._plan_search(has_suspects)
+        if has_suspects:
+            self._next_claim = 0.0
+        return has_suspects
 
     def add(self, subscriptions: Iterable[Subscription]) -> None:
         """Read further streams of the topic too, from the next read on."""
@@ -82,6 +125,7 @@ class Reader:
             self._without_group.append(subscription)
             self._undrained.append(subscription)
         self._next_claim = 0.0  # of several streams, none is read before the roll is signed
+        self._is_quiet = False
 
     def stop(self) -> None:
         """End after the read in flight."""
@@ -127,19 +171,26 @@ class Reader:
             await self._read(room)
 
     async def _search(self) -> None:
-        """Take over overdue entries, and plan the next search.
+        """Take over overdue entries, and plan the next search."""
+        suspects, self._suspects = self._suspects, None
+        if suspects is None:
+            nothing_pending = await self._has_nothing_pending()
+            suspects = [] if nothing_pending else await self._roll.suspects(self._subscriptions)
+        for subscription in suspects:
+            await self._take_over(subscription, self._options.lease)
+        self._plan_search(bool(suspects))
 
-        If a stream has no pending entries, none is overdue before the end of a lease from now.
-        Those that this consumer reads in the meantime bring the next search forward, because it
-        may hand them back.
+    def _plan_search(self, has_suspects: bool) -> None:
+        """Set the time of the next search.
+
+        If a single stream has no pending entries, none is overdue before the end of a lease from
+        now. Those that this consumer reads in the meantime bring the next search forward, because
+        it may hand them back.
         """
-        lease = self._options.lease
-        if await self._has_nothing_pending():
-            pause = max(min(until_tick(lease), lease), self._until_claim())
-        else:
-            for subscription in await self._roll.suspects(self._subscriptions):
-                await self._take_over(subscription, lease)
-            pause = self._until_claim()
+        self._is_quiet = not has_suspects
+        pause, lease = self._until_claim(), self._options.lease
+        if self._is_quiet and self.lone_group is not None:
+            pause = max(min(until_tick(lease), lease), pause)
         self._next_claim = monotonic() + pause.total_seconds()
 
     async def _has_nothing_pending(self) -> bool:
@@ -165,11 +216,13 @@ class Reader:
         """Read at most ``room`` entries, or one of each stream if these are more."""
         if len(self._subscriptions) == 1:
             [subscription] = self._subscriptions
-            entries = await subscription.group.read(self._blocking, room, self._block())
+            with self._resting():
+                entries = await subscription.group.read(self._blocking, room, self._block())
             await self._receive(subscription, entries)
             return
         share = max(1, room // len(self._subscriptions))
-        batches = await self._read_all(self._subscriptions, share, self._block())
+        with self._resting():
+            batches = await self._read_all(self._subscriptions, share, self._block())
         full = [subscription for subscription, batch in batches if len(batch) == share]
         rest = (room - sum(len(batch) for _, batch in batches)) // max(1, len(full))
         if full and rest > 0:  # few streams have many entries
@@ -185,21 +238,27 @@ class Reader:
         return [(groups[group], entries) for group, entries in read.items()]
 
     def _block(self) -> timedelta:
-        """Longest wait of the next read. An idle stream is read every claim interval."""
-        now = monotonic()
-        if now - self._received_at < _IDLE_AFTER.total_seconds():
+        """Longest wait of the next read; a stop waits for it if it can't end reads."""
+        if self.is_resting:
+            longest = timedelta(seconds=longest_wait_s(self._blocking))
+            return min(longest, until_tick(_LEASES_OF_REST * self._options.lease) + _AFTER_SEARCH)
+        if not self._is_idle():
             return self._options.block
-        until_claim = timedelta(seconds=self._next_claim - now) + _MARGIN
-        return max(self._options.block, min(self._longest_block(), until_claim))
+        until_claim = timedelta(seconds=self._next_claim - monotonic()) + _MARGIN
+        longest = min(LONGEST_BLOCK, self._options.lease / 3)
+        return max(self._options.block, min(longest, until_claim))
 
-    def _longest_block(self) -> timedelta:
-        """Longest wait of an idle read; a stop waits for it if it can't end reads."""
-        if not are_endable(self._blocking):
-            return min(LONGEST_BLOCK, self._options.lease / 3)
-        longest = min(
-            timedelta(seconds=longest_wait_s(self._blocking)), self._options.lease * 2 / 3
-        )
-        return min(longest, until_tick(longest) + _MARGIN)
+    @contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Rest for the time of a read, if nothing was read and no search found anything."""
+        self.is_resting = self._is_idle() and self._is_quiet and are_endable(self._blocking)
+        try:
+            yield
+        finally:
+            self.is_resting = False
+
+    def _is_idle(self) -> bool:
+        return monotonic() - self._received_at >= _IDLE_AFTER.total_seconds()
 
     async def _take_over(
         self, subscription: Subscription, idle: timedelta, *, here: bool = False
@@ -241,6 +300,7 @@ class Reader:
     async def _receive(self, subscription: Subscription, entries: Sequence[InFlightEntry]) -> None:
         if entries:
             self._received_at = monotonic()
+            self._is_quiet = False
             self._search_soon()
         for entry in entries:
             subscription.add(entry)
@@ -272,6 +332,26 @@ class Reader:
             log.warning("stream.read_failed", stream=stream, error=str(error))
         await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
         self._failures += 1
+
+
+async def search_for_resting(readers: Iterable[Reader]) -> bool:
+    """Search the streams of the readers that rest; return whether their reads must end.
+
+    They must if entries may become overdue, and after a failure.
+    """
+    due = [reader for reader in readers if reader.needs_search]
+    lone = {reader.lone_group: reader for reader in due}
+    rolls = [reader for reader in due if reader.lone_group is None]
+    groups = [group for group in lone if group is not None]
+    try:
+        pending = await consumers_of(groups) if groups else {}
+        found = [lone[group].note_search(bool(names)) for group, names in pending.items()]
+        # one after the other, since each at the same time would open a connection
+        found += [await reader.look_at_roll() for reader in rolls]
+    except (RedisError, OSError) as error:
+        log.warning("stream.search_failed", error=str(error))
+        found = [reader.note_search(True) for reader in due]
+    return any(found)
 
 
 class Roll:

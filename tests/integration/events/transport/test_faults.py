@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from redis.asyncio import Redis
 
 from events.names import GROUPS
+from events.transport import reader
+from events.transport.consumer import Consumer
 from events.transport.reader import WORKER_LOST
 from processors.agents import Delivery
 from tests.support.crashable_redis import CrashableRedis
@@ -81,6 +84,28 @@ async def test_a_killed_workers_events_are_taken_over(
         await eventually(nothing_pending(own_client), "nothing pending")
     assert sorted(recorder.events) == events
     assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_a_resting_worker_takes_over_events_as_soon(
+    partitions: int,
+    own_redis: CrashableRedis,
+    own_client: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker whose reads wait for many leases takes over as one whose reads are short."""
+    monkeypatch.setattr(reader, "_IDLE_AFTER", timedelta())
+    recorder = Recorder()
+    options = replace(FAST, partitions=partitions)
+    async with batches(own_redis.url, recorder, options=options) as app:
+        [reading] = cast("Consumer", app.consumer)._readers
+        [entry_id] = await publish(own_client, "event")
+        await eventually(lambda: recorder.events and reading.is_resting, "the reader rests")
+        await own_client.xclaim(STREAM, GROUP, "dead", 0, [entry_id], force=True)
+        claimed_at = time.monotonic()
+        await eventually(lambda: len(recorder.events) == 2, "taken over")
+        taken_over_after = time.monotonic() - claimed_at
+    assert taken_over_after < (2 * FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
 
 
 async def test_an_event_that_kills_its_workers_harms_no_other(

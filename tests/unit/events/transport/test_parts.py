@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 from faust.types import TP
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from events.names import Lane, LogPosition, Topic
 from events.transport import (
@@ -252,7 +254,8 @@ class IdleGroup:
         self.now = 100.0
         self.blocks: list[float] = []
         self.searched_at: list[float] = []
-        self._is_pending = is_pending
+        self.is_pending = is_pending
+        self.while_reading: Callable[[], Awaitable[Any]] | None = None
 
     async def create(self) -> None:
         """Do nothing: it exists."""
@@ -262,20 +265,36 @@ class IdleGroup:
 
     async def has_pending(self) -> bool:
         self.searched_at.append(self.now)
-        return self._is_pending
+        return self.is_pending
 
     async def pending(self, *_: Any, here: bool = False) -> list[Any]:
         return []
 
     async def read(self, _blocking: Any, _count: int, block: timedelta) -> list[InFlightEntry]:
         self.blocks.append(block.total_seconds())
-        self.now += block.total_seconds()
+        for _ in range(2):
+            self.now += block.total_seconds() / 2
+            if self.while_reading is not None:
+                await self.while_reading()
         return []
+
+
+def idle_reader(
+    group: IdleGroup, monkeypatch: pytest.MonkeyPatch, *, is_endable: bool = True
+) -> reader.Reader:
+    """Make a reader with the clock of the group."""
+    for module in (reader, intervals):
+        monkeypatch.setattr(module, "monotonic", lambda: group.now)
+    monkeypatch.setattr(reader, "are_endable", lambda _: is_endable)
+    monkeypatch.setattr(reader, "longest_wait_s", lambda _: 14.0)
+    idle = subscription()
+    idle.group = cast("Group", group)
+    return reader.Reader([idle], cast("Redis", None), Options(), cast("Any", None))
 
 
 @pytest.mark.parametrize(
     ("is_endable", "is_pending", "longest_read", "longest_pause"),
-    [(True, False, 4.0, 6.25), (True, True, 2.0, 2.25), (False, False, 2.0, 6.25)],
+    [(True, False, 12.0, 13.55), (True, True, 2.0, 2.25), (False, False, 2.0, 6.25)],
 )
 async def test_an_idle_stream_is_read_and_searched_rarely(
     is_endable: bool,
@@ -286,16 +305,41 @@ async def test_an_idle_stream_is_read_and_searched_rarely(
 ) -> None:
     """While other consumers have pending entries, it is searched at each claim interval."""
     group = IdleGroup(is_pending=is_pending)
-    for module in (reader, intervals):
-        monkeypatch.setattr(module, "monotonic", lambda: group.now)
-    monkeypatch.setattr(reader, "are_endable", lambda _: is_endable)
-    monkeypatch.setattr(reader, "longest_wait_s", lambda _: 4.0)
-    idle = subscription()
-    idle.group = cast("Group", group)
-    reading = reader.Reader([idle], cast("Redis", None), Options(), cast("Any", None))
-    while group.now < 130:
+    reading = idle_reader(group, monkeypatch, is_endable=is_endable)
+    while group.now < 150:
         await reading._step()
     assert set(group.blocks[:20]) == {0.25}  # for five seconds after the last entry
     assert max(group.blocks) == pytest.approx(longest_read, abs=0.01)
     pauses = [later - earlier for earlier, later in pairwise(group.searched_at)]
     assert longest_pause / 2 < max(pauses) <= longest_pause
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_resting_readers_are_searched_together(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that rests searches itself only if entries are pending, or a search failed."""
+    group = IdleGroup(is_pending=False)
+    reading = idle_reader(group, monkeypatch)
+    must_end: list[bool] = []
+
+    async def consumers_of(groups: list[IdleGroup]) -> dict[IdleGroup, set[str]]:
+        if fails and group.is_pending:
+            raise RedisError
+        return {group: {"another"} if group.is_pending else set() for group in groups}
+
+    async def search() -> None:
+        must_end.append(await reader.search_for_resting([reading]))
+
+    monkeypatch.setattr(reader, "consumers_of", consumers_of)
+    group.while_reading = search
+    while group.now < 150:
+        await reading._step()
+    assert max(group.searched_at) < 110
+    assert not any(must_end)
+    group.is_pending = True
+    await reading._step()
+    assert must_end[-1]
+    ended_at = group.now
+    await reading._step()
+    assert group.searched_at[-1] == ended_at
