@@ -155,7 +155,7 @@ class HeartbeatSender:
         if self._was_busy and not is_busy:
             return_memory()
         self._was_busy = is_busy
-        await self._heartbeats.beat(self._name, dataclasses.asdict(state))
+        await self._heartbeats.beat(self._name, vars(state))
 
     async def _try(self, action: Callable[[], Awaitable[None]]) -> None:
         try:

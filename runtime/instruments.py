@@ -51,6 +51,7 @@ class Metric(Generic[Collector]):
         self._label_set = frozenset(labels)
         self._values: tuple[set[str], ...] = tuple(set() for _ in labels)
         self._children: dict[_LabelValues, Collector] = {} if labels else {(): collector}
+        self._series_names: dict[_LabelValues, str] = {}
 
     def families(self) -> Iterator[Family]:
         """Yield the series for an exposition; none if nothing was counted yet."""
@@ -102,11 +103,14 @@ class Metric(Generic[Collector]):
         an object for each bucket, which takes ten times as long.
         """
         for values, child in list(self._children.items()):
-            yield self._series_name(dict(zip(self.labels, values, strict=True))), child
+            name = self._series_names.get(values)
+            if name is None:
+                name = self._series_names[values] = self._series_name(values)
+            yield name, child
 
-    def _series_name(self, labels: Mapping[str, str]) -> str:
-        shown = [label for label in self.labels if label != _PROJECT]
-        pairs = ",".join(f"{label}={labels[label]}" for label in shown)
+    def _series_name(self, values: _LabelValues) -> str:
+        labelled = zip(self.labels, values, strict=True)
+        pairs = ",".join(f"{label}={value}" for label, value in labelled if label != _PROJECT)
         return f"{self.name}{{{pairs}}}" if pairs else self.name
 
 
@@ -209,6 +213,8 @@ class Histogram(Metric[prometheus_client.Histogram]):
         )
         super().__init__(collector, name, description, labels)
         self.buckets = tuple(buckets)
+        self._read_counts: Mapping[str, Sequence[float]] = {}
+        self._read_values: Mapping[str, float] = {}
 
     def observe(self, value: float, span: traces.Span | None = None, /, **labels: str) -> None:
         """Count one value, which belongs to the trace of ``span``; by default the current one."""
@@ -231,6 +237,14 @@ class Histogram(Metric[prometheus_client.Histogram]):
         for series, child in self._series():
             counts[series] = list(map(add, counts[series], _counts(child)))
             sums[series] += child._sum.get()
+        if counts != self._read_counts:  # an idle process reads the same ones again and again
+            self._read_counts = counts
+            self._read_values = self._values_of(counts, sums)
+        return dict(self._read_values)
+
+    def _values_of(
+        self, counts: Mapping[str, Sequence[float]], sums: Mapping[str, float]
+    ) -> dict[str, float]:
         values: dict[str, float] = {}
         for series, buckets in counts.items():
             if count := sum(buckets):
