@@ -48,8 +48,8 @@ def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
         return GitSource(path.resolve(), "", choice)
     if not any((folder / ".git").exists() for folder in (path.resolve(), *path.resolve().parents)):
         return None
-    root, prefix, commit = _work_tree(path)
-    source = GitSource(root, prefix, choice, commit=commit)
+    root, prefix, is_shallow, commit = _work_tree(path)
+    source = GitSource(root, prefix, choice, is_shallow=is_shallow, commit=commit)
     return source if not prefix or source.tracks_anything() else None
 
 
@@ -71,12 +71,14 @@ class GitSource:
         prefix: str = "",
         choice: Choice = _ALL,
         *,
+        is_shallow: bool | None = None,
         commit: str = "",
         branch: str | None = None,
     ) -> None:
         self._root = root
         self._prefix = prefix
         self._choice = choice
+        self._is_shallow = is_shallow
         self._commit = commit
         self._read_rules: tuple[str, Sequence[str]] = ("", ())
         self.branch = branch
@@ -147,7 +149,7 @@ class GitSource:
     @cached_property
     def _repository(self) -> str:
         with self._git_errors():
-            return repository_key(self._root)
+            return repository_key(self._root, self._is_shallow)
 
     def tracks_anything(self) -> bool:
         """True if anything below the prefix is tracked at HEAD.
@@ -356,16 +358,17 @@ def _is_bare(path: Path) -> bool:
         return False
 
 
-def _work_tree(path: Path) -> tuple[Path, str, str]:
-    """Root of the work tree, the path of the directory in it, and the commit at HEAD.
+def _work_tree(path: Path) -> tuple[Path, str, bool, str]:
+    """Root of the work tree, the path of the directory in it, if it is shallow, and HEAD's commit.
 
     Raises:
         UsageError: there is no commit yet, or git can't read the repository.
     """
     try:
         # one process for all; a commit that does not exist is left out
-        output = _rev_parse(path, "--show-prefix", "--show-toplevel", "--revs-only", HEAD)
-        *names, commit = output.removesuffix("\n").split("\n")
+        facts = ("--show-prefix", "--show-toplevel", "--is-shallow-repository")
+        output = _rev_parse(path, *facts, "--revs-only", HEAD)
+        *names, is_shallow, commit = output.removesuffix("\n").split("\n")
         if not COMMIT.fullmatch(commit):
             raise UsageError(f"{path} has no commit", "commit first")
         prefix, root = names[0], names[-1]
@@ -376,7 +379,7 @@ def _work_tree(path: Path) -> tuple[Path, str, str]:
         raise UsageError(f"{path} can't be read by git: {error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path!r} has a name that is not UTF-8", "rename it") from error
-    return Path(root), prefix, commit
+    return Path(root), prefix, is_shallow == "true", commit
 
 
 def _rev_parse(path: Path, *arguments: str) -> str:

@@ -16,16 +16,18 @@ HEAD = "HEAD^{commit}"
 """Commit that is checked out, as an argument of git."""
 
 
-def repository_key(root: Path) -> str:
+def repository_key(root: Path, is_shallow: bool | None = None) -> str:
     """Identity that is equal for all clones of a repository: its first commit.
 
     A shallow clone does not have that commit. Its key is made of the address of the remote or, if
-    there is none, of the path of the clone.
+    there is none, of the path of the clone. ``is_shallow`` is None if that is unknown.
 
     Raises:
         GitFailed: git can't read the history.
     """
-    if run_git(root, "rev-parse", "--is-shallow-repository").strip() == b"true":
+    if is_shallow is None:
+        is_shallow = run_git(root, "rev-parse", "--is-shallow-repository").strip() == b"true"
+    if is_shallow:
         return _remote_key(root)
     roots = run_git(root, "rev-list", "--max-parents=0", HEAD, "--").split()
     return min(roots).decode()

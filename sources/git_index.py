@@ -23,8 +23,8 @@ __all__ = [
     "TrackedFile",
     "WorkTree",
     "count_uncommitted",
+    "present_files",
     "tracked_files",
-    "untracked_files",
 ]
 
 _ENTRY = re.compile(
@@ -35,6 +35,8 @@ _ENTRY = re.compile(
     rb"  uid: \d+\tgid: \d+\n"
     rb"  size: (?P<size>\d+)\tflags: [0-9a-f]+\n)?"
 )
+_UNTRACKED = re.compile(rb"\? ([^\0]+)\0")
+_STAGED = ("ls-files", "--stage", "--debug", "-z", "--full-name")
 _FIELDS = ("path", "mode", "blob", "seconds", "nanoseconds", "size")
 _LARGEST_COMPARED_BYTES = 64 * 2**20
 _SHA1_CHARACTERS = 40
@@ -62,21 +64,29 @@ def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
     Raises:
         GitFailed: git can't read the index.
     """
-    output = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
-    for match in _ENTRY.finditer(output):
+    return _parsed(run_git(root, *_STAGED, *below))
+
+
+def _parsed(output: bytes, start: int = 0) -> Iterator[TrackedFile]:
+    for match in _ENTRY.finditer(output, start):
         path, mode, blob, seconds, nanoseconds, size = match.group(*_FIELDS)
         changed_ns = -1 if seconds is None else int(seconds) * 10**9 + int(nanoseconds)
         yield TrackedFile(path, mode, blob.decode(), changed_ns, -1 if size is None else int(size))
 
 
-def untracked_files(root: Path, *below: str) -> list[bytes]:
-    """List files that are neither in the index nor ignored by a rule.
+def present_files(root: Path, *below: str) -> tuple[list[bytes], Iterator[TrackedFile]]:
+    """List files that are neither in the index nor ignored by a rule, and those in the index.
 
     Raises:
         GitFailed: git can't list them.
     """
-    options = ("--others", "--exclude-standard", "-z", "--full-name")
-    return run_git(root, "ls-files", *options, *below).split(b"\0")[:-1]
+    # one process for both; a tag tells them apart, and untracked files come first
+    output = run_git(root, *_STAGED, "-t", "--others", "--exclude-standard", *below)
+    untracked, end = [], 0
+    while match := _UNTRACKED.match(output, end):
+        untracked.append(match[1])
+        end = match.end()
+    return untracked, _parsed(output, end)
 
 
 class WorkTree:
@@ -131,8 +141,9 @@ def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: 
     tree = WorkTree(root)
     changed = 0
     tracked = set[str]()
-    new = [to_uri(path) for path in untracked_files(root, *below)]
-    for file in tracked_files(root, *below):
+    untracked, files = present_files(root, *below)
+    new = [to_uri(path) for path in untracked]
+    for file in files:
         uri = to_uri(file.path)
         if uri is not None and uri in listing.files:
             tracked.add(uri)

@@ -12,7 +12,7 @@ from typing import Self
 from sources.directory import walk
 from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.git import GitSource
-from sources.git_index import WorkTree, tracked_files, untracked_files
+from sources.git_index import WorkTree, present_files, tracked_files
 from sources.ignore_rules import GIT_RULES_FILE, RULES_FILE, TrackedPaths, read_rule_lines
 from sources.types import Content, Listing, Read, SizeLimits, Skip, SyncOptions, Watched
 from sources.watched import WatchedParts, WatchedTree
@@ -46,8 +46,8 @@ class WorkTreeSource(GitSource):
         """
         commit, at = self._head()
         with self._git_errors():
-            modes = {file.path: file.mode for file in tracked_files(self._root, *self._paths())}
-            modes |= dict.fromkeys(untracked_files(self._root, *self._paths()), b"")
+            untracked, tracked = present_files(self._root, *self._paths())
+        modes = {file.path: file.mode for file in tracked} | dict.fromkeys(untracked, b"")
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         tree, rules = WorkTree(self._root), self._rules(commit)

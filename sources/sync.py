@@ -118,6 +118,8 @@ class Sync:
         Raises:
             UsageError: the source no longer exists.
         """
+        if not self.steps:
+            return
         with self._source.reader(self._sizes) as read:
             for step in self.steps:
                 self.position += 1

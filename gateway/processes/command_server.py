@@ -407,7 +407,7 @@ def _code_of(files: dict[str, int]) -> dict[str, int]:
     times = {}
     for file in files:
         try:
-            times[file] = Path(file).stat().st_mtime_ns
+            times[file] = os.stat(file).st_mtime_ns  # noqa: PTH116  # of Path, 1,000 take 10 ms
         except OSError:
             times[file] = 0
     return times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from runtime.errors import UsageError
 from sources import Skip, open_source
 from sources.git import GitSource
+from sources.git_index import present_files, tracked_files
 from tests.support.repositories import Repository, create_repository, write_files
 from tests.support.syncs import LIMITS, Synced, sync
 
@@ -129,6 +131,18 @@ def test_uncommitted_changes_are_counted_and_can_be_synced(tmp_path: Path) -> No
     }
     assert second.report.skipped_paths[".env"] is Skip.SECRET
     assert sync(tree, second)[0] == []
+
+
+def test_untracked_files_are_not_taken_for_lines_of_the_index(tmp_path: Path) -> None:
+    """Files are told apart by git's tags, whatever their names look like."""
+    repository = create_repository(tmp_path / "one", {"a.md": "a", "folder/b.md": "b"})
+    blob = repository.git("rev-parse", "HEAD:a.md")
+    strange = [f"100644 {blob} 0\tc.md", "H d.md", "? e.md"]
+    repository.write(dict.fromkeys(strange, "new"))
+    untracked, tracked = present_files(repository.path)
+    assert sorted(map(os.fsdecode, untracked)) == sorted(strange)
+    assert [file.path for file in tracked] == [b"a.md", b"folder/b.md"]
+    assert next(tracked_files(repository.path)).blob == blob
 
 
 def test_a_work_tree_leads_nowhere_else(tmp_path: Path) -> None:
