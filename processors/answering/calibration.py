@@ -29,9 +29,9 @@ from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.lifespan import IdlePace
 from runtime.settings import LOCAL_MODEL
 from store.generations import catalog
-from store.generations.catalog import Generation, ProjectGone, Projects
+from store.generations.catalog import Generation, Projects
 from store.postgres.pool import Database
-from store.search.due_projects import DueProjects, Task
+from store.search.due_projects import DueProject, DueProjects, Task
 from store.search.search import Search
 from store.types import SearchRequest
 
@@ -179,24 +179,32 @@ class CalibrationUpkeep:
             Unavailable: Postgres cannot be reached.
         """
         due = await self._due.take()
-        projects = await self._projects.all() if due else {}
-        names = {project_id: name for name, project_id in projects.items()}
+        if not due:
+            return
+        names = {project_id: name for name, project_id in (await self._projects.all()).items()}
+        async with self._database.connection() as connection:
+            live = await catalog.live_generations(
+                connection, [project.project_id for project in due]
+            )
+        done: list[DueProject] = []
         for project in due:
-            name = names.get(project.project_id)
+            name, generation = names.get(project.project_id), live.get(project.project_id)
+            is_measured = False
             try:
-                if name is not None:
-                    await self._calibrate(name, project.project_id)
+                if name is not None and generation is not None:
+                    is_measured = await self._calibrate(name, generation)
             except Exception as error:  # noqa: BLE001 - it must not stop the other projects
                 log.warning("calibration.failed", project=name, error=repr(error))
-            else:
-                await self._due.settle([project])
+                continue
+            done.append(project)
+            if is_measured:  # which takes long
+                await self._due.settle(done)
+                done.clear()
+        await self._due.settle(done)
 
-    async def _calibrate(self, project: str, project_id: int) -> None:
-        try:
-            async with self._database.scope(project_id) as connection:
-                live = await catalog.live(connection, project_id)
-        except ProjectGone:
-            return
+    async def _calibrate(self, project: str, live: Generation) -> bool:
+        """Measure the models that are due; return whether there are any."""
+        is_measured = False
         for model in live.recipe.model_names:
             if model == HASHING_MODEL:  # its cosines only count words
                 continue
@@ -206,7 +214,9 @@ class CalibrationUpkeep:
                 chunks = await self._chunks(live, model, _ALL)
                 measured = {_CHUNKS: float(chunks), **await self._measured(project, live, model)}
                 await self._note(live, {model: measured})
+                is_measured = True
                 log.info("model.calibrated", project=project, model=model, **measured)
+        return is_measured
 
     async def _measured(self, project: str, live: Generation, model: str) -> dict[str, float]:
         embedder = await self._models.embedder(model)

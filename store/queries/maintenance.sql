@@ -1,8 +1,9 @@
 -- name: take_due
 -- Notes of $2 projects that are due, for one worker: they are due again after $5, unless it has
--- settled them. A project is due when it has $3 notes, or one that is $4 old.
-with projects as (
-    select project
+-- settled them. A project is due when it has $3 notes, or one that is $4 old. Notes are found by
+-- their ids: a plan that was made for a small table would compare each of them with each project.
+with projects as materialized (
+    select array_agg(id) as notes
     from maintenance_due
     where task = any ($1::text[]) and due_at <= clock_timestamp()
     group by project
@@ -10,18 +11,18 @@ with projects as (
     order by min(due_at)
     limit $2
 ),
-chosen as (
-    select d.id
-    from maintenance_due d
-    join projects p on p.project = d.project
-    where d.task = any ($1::text[]) and d.due_at <= clock_timestamp()
-    for update of d skip locked
+chosen as materialized (
+    select id
+    from maintenance_due
+    where
+        id = any (array(select unnest(notes) from projects))
+        and due_at <= clock_timestamp()
+    for update skip locked
 )
-update maintenance_due d
+update maintenance_due
 set due_at = clock_timestamp() + $5::interval
-from chosen c
-where d.id = c.id
-returning d.id, d.task, d.project
+where id = any (array(select id from chosen))
+returning id, task, project
 
 -- name: read_due
 select id, task, project
