@@ -8,14 +8,15 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
 import structlog
 
 from events.models import ContentReference, Problem
 from events.names import LogPosition
 from runtime.errors import Unavailable, UnsupportedContent
 from runtime.intervals import Backoff
-from store.documents import chunks, contents, ledger
-from store.documents.transaction import write_batch
+from store.documents import chunks, contents, fence, ledger
+from store.documents.transaction import uris_of, write_batch
 from store.generations import catalog
 from store.generations.catalog import Generation, Models, ProjectGone, Projects, Recipe
 from store.generations.switch import GenerationMoved
@@ -135,15 +136,47 @@ class Store:
             GenerationMoved: a project was switched after a change was prepared for it. Changes of
                 other projects and agents may already be applied; applying them again is harmless.
         """
-        groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for index, write in enumerate(writes):
-            groups[write.project, write.agent or ""].append(index)
         applied: dict[int, Applied] = {}
-        for (project, agent), indexes in sorted(groups.items()):
+        for (project, agent), indexes in _by_owner(writes).items():
             results = await self._apply(
                 project, agent, [writes[index] for index in indexes], may_be_late
             )
             applied.update(zip(indexes, results, strict=True))
+        return [applied[index] for index in range(len(writes))]
+
+    async def apply_together(self, writes: Sequence[DocumentWrite]) -> list[Applied] | None:
+        """Apply changes of some projects as ``apply`` does, but in one transaction.
+
+        Each statement sees one project, like all others. Returns None if nothing was written,
+        because the transaction failed before its end; the changes of some projects may then be
+        applied one by one. A change that is older than what is stored lets it fail, too.
+
+        Raises:
+            Unavailable: the connection was lost at the end of the transaction, so the changes may
+                be applied.
+        """
+        applied: dict[int, Applied] = {}
+        is_complete = False
+        try:
+            owned = _by_owner(writes)
+            ids = await self._projects.ensure_all({project for project, _ in owned})
+            models = await self._models_of(writes)
+            async with self._database.transaction() as connection:
+                # always in this order, so that two writers cannot wait for each other
+                for (project, agent), indexes in sorted(
+                    owned.items(), key=lambda item: (ids[item[0][0]], item[0][1])
+                ):
+                    part = [writes[index] for index in indexes]
+                    results = await _write(
+                        connection, ids[project], agent, models, part, may_be_late=False
+                    )
+                    applied.update(zip(indexes, results, strict=True))
+                is_complete = True
+        except Exception as error:  # the changes are applied one by one
+            if is_complete:
+                raise
+            log.info("write.divided", projects=len(owned), reason=repr(error))
+            return None
         return [applied[index] for index in range(len(writes))]
 
     async def rebuild(
@@ -289,20 +322,11 @@ class Store:
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
         models = await self._models_of(writes)
-        chunks = sum(len(write.chunks) for write in writes)
 
         async def attempt() -> list[Applied]:
-            async with self._database.scope(project_id, agent) as connection:
-                live, chunk_ids = await catalog.enter_to_write(connection, project_id, chunks)
-                _check_prepared_for(live, writes)
-                return await write_batch(
-                    connection,
-                    live,
-                    agent,
-                    models,
-                    writes,
-                    may_be_late=may_be_late,
-                    chunk_ids=chunk_ids,
+            async with self._database.transaction() as connection:
+                return await _write(
+                    connection, project_id, agent, models, writes, may_be_late=may_be_late
                 )
 
         return await _retry_conflicts(project, attempt)
@@ -329,6 +353,39 @@ class Store:
             if chunk.model
         }
         return {name: await self._models.ensure(name, width) for name, width in widths}
+
+
+def _by_owner(writes: Sequence[DocumentWrite]) -> dict[tuple[str, str], list[int]]:
+    """Indexes of changes by project and agent, sorted by these."""
+    owned: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, write in enumerate(writes):
+        owned[write.project, write.agent or ""].append(index)
+    return dict(sorted(owned.items()))
+
+
+async def _write(
+    connection: asyncpg.Connection,
+    project_id: int,
+    agent: str,
+    models: Mapping[str, int],
+    writes: Sequence[DocumentWrite],
+    *,
+    may_be_late: bool,
+) -> list[Applied]:
+    """Apply changes of one project and agent to its live generation, in a transaction."""
+    chunks = sum(len(write.chunks) for write in writes)
+    entered = await catalog.enter_to_write(connection, project_id, agent, uris_of(writes), chunks)
+    _check_prepared_for(entered.generation, writes)
+    return await write_batch(
+        connection,
+        entered.generation,
+        agent,
+        models,
+        writes,
+        may_be_late=may_be_late,
+        chunk_ids=entered.chunk_ids,
+        before=fence.stored(entered.documents),
+    )
 
 
 def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> None:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import structlog
 
@@ -48,6 +49,9 @@ WRITES_AT_ONCE = 3
 """Concurrent transactions of a batch, so that one works while others wait for Postgres. They must
 leave connections to questions."""
 
+PROJECTS_TOGETHER = 8
+"""Projects of a transaction. A switch of one of them waits for all."""
+
 
 @dataclass(frozen=True, slots=True)
 class _PreparedGroup:
@@ -68,8 +72,7 @@ class Indexing:
 
     Each group of changes, which are of one project, is prepared for the generation that is live
     then. If another one is live at the time of the write, the group is prepared again, so that no
-    change misses a switch. Groups of different projects share the reads and the reports, and each
-    has a write transaction of its own.
+    change misses a switch. Groups of different projects share reads, transactions and reports.
 
     No order is guaranteed between documents, batches or workers. The fence in ``Store.apply`` keeps
     an older change from overwriting a newer one.
@@ -182,13 +185,49 @@ class Indexing:
         """Write groups, some at once; return what was written of each, or why it failed."""
         limit = asyncio.Semaphore(WRITES_AT_ONCE)
 
-        async def write(group: _PreparedGroup) -> Written:
-            documents = group.prepared.documents
+        async def write(some: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
             async with limit:
-                applied = await self._write(group.project, _writes(group.changes, documents))
-            return Written(group.changes, documents, applied, group.generation)
+                return await self._write_some(some)
 
-        return await asyncio.gather(*map(write, groups), return_exceptions=True)
+        attempts = await asyncio.gather(
+            *(
+                write(groups[start : start + PROJECTS_TOGETHER])
+                for start in range(0, len(groups), PROJECTS_TOGETHER)
+            )
+        )
+        return [attempt for some in attempts for attempt in some]
+
+    async def _write_some(self, groups: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
+        """Write groups in one transaction, or each in its own if that fails."""
+        writes = [_writes(group.changes, group.prepared.documents) for group in groups]
+        try:
+            applied = await self._write_together(writes) if len(groups) > 1 else None
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            return [error for _ in groups]
+        attempts: list[Written | BaseException] = []
+        for number, group in enumerate(groups):
+            try:
+                results = (
+                    await self._write(group.project, writes[number])
+                    if applied is None
+                    else applied[number]
+                )
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                attempts.append(error)
+            else:
+                documents = group.prepared.documents
+                attempts.append(Written(group.changes, documents, results, group.generation))
+        return attempts
+
+    @staged("write")
+    async def _write_together(
+        self, writes: Sequence[Sequence[DocumentWrite]]
+    ) -> list[list[Applied]] | None:
+        applied = await self._store.apply_together([write for group in writes for write in group])
+        if applied is None:
+            return None
+        results = iter(applied)
+        return [list(islice(results, len(group))) for group in writes]
 
     @staged("write")
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import asyncpg
 from pgvector import HalfVector
 
+from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.types import ChunkWrite, Vector, locator_text
 
@@ -26,6 +27,7 @@ __all__ = [
     "compare",
     "delete",
     "insert",
+    "insert_searchable",
     "known_hashes",
     "move",
     "stored",
@@ -139,17 +141,46 @@ async def insert(
     rows: Sequence[tuple[int, NewChunk]],
 ) -> None:
     """Add chunks with their ids, each with its document's id."""
-    columns = [
-        (chunk_id, document_id, *_columns(new))
-        for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
-    ]
     await connection.execute(
         _QUERIES["insert_chunks"],
         generation_id,
         agent,
-        *(list(column) for column in zip(*columns, strict=True)),
+        *_arrays(chunk_ids, rows),
         timeout=_LARGE_TIMEOUT_S if len(rows) > _LARGE_ROWS else None,
     )
+
+
+async def insert_searchable(
+    connection: asyncpg.Connection,
+    generation: Generation,
+    agent: str,
+    chunk_ids: Sequence[int],
+    rows: Sequence[tuple[int, NewChunk]],
+    segments: Sequence[Sequence[object]],
+) -> set[int]:
+    """Add a few chunks with their keyword segments and the cached vectors of their texts.
+
+    ``segments``: rows, see ``store.search.keyword.writer.small_rows``. Returns the ids of the
+    chunks that have a vector now.
+    """
+    found = await connection.fetch(
+        _QUERIES["insert_searchable"],
+        generation.id,
+        agent,
+        *_arrays(chunk_ids, rows),
+        generation.project_id,
+        *(list(column) for column in zip(*segments, strict=True)),
+    )
+    return {row["id"] for row in found}
+
+
+def _arrays(chunk_ids: Sequence[int], rows: Sequence[tuple[int, NewChunk]]) -> list[list[object]]:
+    """Columns of new chunks with their ids, each with its document's id."""
+    columns = [
+        (chunk_id, document_id, *_columns(new))
+        for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
+    ]
+    return [list(column) for column in zip(*columns, strict=True)]
 
 
 def _columns(new: NewChunk) -> tuple[object, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "newest",
     "revisions_of",
     "rule",
+    "stored",
     "tombstones_below",
 ]
 
@@ -103,7 +104,11 @@ async def lock(
 
     Another writer may still create one of the missing documents before ``advance``.
     """
-    rows = await connection.fetch(_QUERIES["lock_documents"], generation_id, agent, uris)
+    return stored(await connection.fetch(_QUERIES["lock_documents"], generation_id, agent, uris))
+
+
+def stored(rows: Iterable[Mapping[str, Any]]) -> dict[str, StoredDocument]:
+    """Stored documents by uri, from their rows."""
     return {row["uri"]: _stored(row) for row in rows}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import accumulate
 
 import asyncpg
 
@@ -15,7 +16,7 @@ from store.documents.costs import Usage
 from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.due_projects import waiting_projects
+from store.search.due_projects import overdue_projects
 from store.types import Vector
 
 __all__ = [
@@ -133,24 +134,24 @@ async def note(
     """Replace the records of missing vectors. ``former``: ids of documents that have a record."""
     if former:
         await connection.execute(_QUERIES["forget_pending"], generation_id, list(former))
+    if not missing:
+        return
+    ends = list(accumulate(len(lack.headers) for lack in missing))
     rows = [
         (
-            *(
-                generation_id,
-                agent,
-                lack.document_id,
-                *lack.log_position,
-                lack.since,
-                lack.model_id,
-            ),
-            *(list(lack.headers), list(lack.headers.values())),
+            *(lack.document_id, *lack.log_position, lack.since, lack.model_id),
+            *(end - len(lack.headers) + 1, end),
         )
-        for lack in missing
+        for lack, end in zip(missing, ends, strict=True)
     ]
-    if len(rows) == 1:  # a single row takes half of the time that way
-        await connection.execute(_QUERIES["note_pending"], *rows[0])
-    elif rows:
-        await connection.executemany(_QUERIES["note_pending"], rows)
+    await connection.execute(
+        _QUERIES["note_pending"],
+        generation_id,
+        agent,
+        *(list(column) for column in zip(*rows, strict=True)),
+        [chunk_id for lack in missing for chunk_id in lack.headers],
+        [header for lack in missing for header in lack.headers.values()],
+    )
 
 
 def _pending_text(row: asyncpg.Record) -> PendingText:
@@ -353,10 +354,10 @@ class PendingVectors:
         Each document is returned to one caller only, until the same time has passed again.
         """
         overdue: dict[str, tuple[Generation, list[PendingDocument]]] = {}
-        waiting = await waiting_projects(self._database)
-        projects = await self._projects.all() if waiting else {}
+        late = await overdue_projects(self._database, timedelta(seconds=older_than_s))
+        projects = await self._projects.all() if late else {}
         for project, project_id in projects.items():
-            if project_id not in waiting:
+            if project_id not in late:
                 continue
             async with self._live(project_id) as (connection, generation):
                 rows = await connection.fetch(

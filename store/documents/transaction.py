@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import asyncpg
@@ -27,13 +28,16 @@ from store.documents.pending import FormerlyMissing, Missing
 from store.generations.catalog import Generation
 from store.postgres.connection import result_of
 from store.search.keyword import writer as keyword
-from store.search.keyword.writer import ChunkText, segments_of
+from store.search.keyword.writer import ChunkText, segments_of, small_rows
 from store.types import Applied, ChunkWrite, DocumentWrite
 
-__all__ = ["write_batch"]
+__all__ = ["uris_of", "write_batch"]
 
 Row = tuple[int, Revision, NewChunk]
 """A chunk's row: its document's id, the document's revision, and the chunk."""
+
+
+_FEW_CHUNKS = 8
 
 
 @dataclass
@@ -51,6 +55,10 @@ class _Batch:
     won: Mapping[str, Advanced] = field(default_factory=dict)
     formerly_missing: Mapping[int, FormerlyMissing] = field(default_factory=dict)
     first: Mapping[str, int] = field(default_factory=dict)
+    looked_up: Collection[int] = ()
+    """Ids of the new chunks whose texts were looked up in the cache of vectors."""
+    with_vector: AbstractSet[int] = frozenset()
+    """Those of them that got a vector."""
     pending: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -65,6 +73,7 @@ async def write_batch(
     overwrite: bool = False,
     may_be_late: bool = True,
     chunk_ids: Sequence[int] = (),
+    before: Mapping[str, StoredDocument] | None = None,
 ) -> list[Applied]:
     """Apply changes of one project and agent; return the results in the order of ``writes``.
 
@@ -82,6 +91,8 @@ async def write_batch(
             written document, so that none of its former rows remain.
         may_be_late: accept changes that are older than what is stored.
         chunk_ids: ids for new chunks, as many as ``writes`` have; without them, ids are taken.
+        before: the stored documents of ``uris_of(writes)`` by uri, which the transaction has
+            locked; without them, they are locked.
 
     Raises:
         LateChanges: changes are older than what is stored, and ``may_be_late`` is false.
@@ -90,8 +101,9 @@ async def write_batch(
     """
     batch = _Batch(connection, generation, agent, models, overwrite, chunk_ids)
     batch.first = _first_positions(writes)
-    uris = sorted({revision.uri for revision in fence.revisions_of(writes)})
-    batch.before = await fence.lock(connection, generation.id, agent, uris)
+    if before is None:
+        before = await fence.lock(connection, generation.id, agent, uris_of(writes))
+    batch.before = before
     ruling = await _rule(batch, writes, may_be_late=may_be_late) if in_ledger else Ruling()
     allowed = [write for index, write in enumerate(writes) if index not in ruling.conflicts]
     batch.revisions = fence.newest(allowed)
@@ -111,6 +123,11 @@ async def write_batch(
         Applied(write.event_id, "duplicate") if write.log_position in earlier else result
         for write, result in zip(writes, results, strict=True)
     ]
+
+
+def uris_of(writes: Sequence[DocumentWrite]) -> list[str]:
+    """Uris of all documents that changes concern, sorted."""
+    return sorted({revision.uri for revision in fence.revisions_of(writes)})
 
 
 def _first_positions(writes: Sequence[DocumentWrite]) -> dict[str, int]:
@@ -184,15 +201,28 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> l
 
 
 async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
-    """Insert chunks with their words, which are computed while the server inserts the rows."""
+    """Insert chunks with their words.
+
+    A few chunks are added in one statement, with the cached vectors of their texts. Of more, the
+    words are computed while the server inserts the rows.
+    """
     at = batch.connection, batch.generation.id
     chunk_ids = list(batch.chunk_ids[: len(added)])
     if not chunk_ids:
         chunk_ids = await chunks.take_ids(batch.connection, len(added))
     texts = [_text(chunk_id, row) for chunk_id, row in zip(chunk_ids, added, strict=True)]
+    rows = [(document_id, new) for document_id, _, new in added]
+    if len(rows) <= _FEW_CHUNKS and all(new.write.vector is None for _, new in rows):
+        segments = small_rows(segments_of(texts))
+        batch.with_vector = await chunks.insert_searchable(
+            batch.connection, batch.generation, batch.agent, chunk_ids, rows, segments
+        )
+        batch.looked_up = frozenset(chunk_ids)
+        if batch.generation.recipe.context:
+            await contexts.note(*at, batch.agent, chunk_ids, rows)
+        return chunk_ids
     words = asyncio.create_task(asyncio.to_thread(segments_of, texts))
     try:
-        rows = [(document_id, new) for document_id, _, new in added]
         await chunks.insert(*at, batch.agent, chunk_ids, rows)
         if batch.generation.recipe.context:
             await contexts.note(*at, batch.agent, chunk_ids, rows)
@@ -226,7 +256,9 @@ async def _write_vectors(
     if given:
         await _add_given(batch, given)
     rest = [row for rows in vectorless.values() for row in rows if row[1].write.vector is None]
-    complete = {chunk_id for chunk_id, _ in given} | await _add_cached(batch, rest)
+    unknown = [row for row in rest if row[0] not in batch.looked_up]
+    complete = {chunk_id for chunk_id, _ in given} | batch.with_vector
+    complete |= await _add_cached(batch, unknown)
     missing = {
         uri: [row for row in rows if row[0] not in complete] for uri, rows in vectorless.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
@@ -15,10 +15,11 @@ from runtime.errors import ConfigurationError, Unavailable, UnknownProject
 from runtime.intervals import TTLCache
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
-from store.postgres.pool import Database
+from store.postgres.pool import Database, readable_in_scope
 
 __all__ = [
     "REMEMBERED",
+    "Entered",
     "Generation",
     "GenerationState",
     "Models",
@@ -154,18 +155,37 @@ async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generat
     return Generation.of_row(_existing(row))
 
 
-async def enter_to_write(
-    connection: asyncpg.Connection, project_id: int, chunks: int
-) -> tuple[Generation, list[int]]:
-    """Enter the scope of the live generation as a writer, which a switch waits for.
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The live generation of a project, ids for new chunks, and rows of stored documents."""
 
-    Returns the generation, and ids for a number of new chunks.
+    generation: Generation
+    chunk_ids: Sequence[int]
+    documents: Sequence[Mapping[str, Any]]
+
+
+async def enter_to_write(
+    connection: asyncpg.Connection, project_id: int, agent: str, uris: Sequence[str], chunks: int
+) -> Entered:
+    """Enter the scope of a project's live generation as a writer, which a switch waits for.
+
+    The transaction must be one without a scope (``Database.transaction``), and leaves the scope of
+    the project that it has entered before. The stored documents are locked until it ends.
 
     Raises:
         ProjectGone: the project is deleted.
     """
-    row = await connection.fetchrow(_QUERIES["enter_to_write"], project_id, Lock.SWITCH, chunks)
-    return Generation.of_row(_existing(row)), row["chunk_ids"]
+    row = await connection.fetchrow(
+        _QUERIES["enter_to_write"],
+        project_id,
+        Lock.SWITCH,
+        agent,
+        readable_in_scope(agent),
+        chunks,
+        uris,
+    )
+    documents = json.loads(_existing(row)["documents"])
+    return Entered(Generation.of_row(row), row["chunk_ids"], documents)
 
 
 def _existing(row: asyncpg.Record | None) -> asyncpg.Record:

@@ -24,7 +24,7 @@ from store.postgres.named_queries import named
 from store.postgres.revision import check
 from store.postgres.roles import take_role
 
-__all__ = ["EVERY_AGENT", "Database", "SilenceWatch", "entering"]
+__all__ = ["EVERY_AGENT", "Database", "SilenceWatch", "entering", "readable_in_scope"]
 
 EVERY_AGENT = "*"
 """For maintenance (counting, merging): gives access to the private rows of all agents. No agent
@@ -157,11 +157,27 @@ class Database:
                 written.
             ConfigurationError: the schema is not the expected one.
         """
+        entry = _literals(project_id, agent, generation_id, settings)
+        async with self._transaction(entry) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+        """Begin a transaction without a project, which enters scopes by ``enter_to_write``.
+
+        Raises:
+            Unavailable, ConfigurationError: as ``scope``.
+        """
+        async with self._transaction({}) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self, entry: Mapping[str, str]) -> AsyncIterator[asyncpg.Connection]:
+        """Begin a transaction with settings, given as literals, that hold until it ends."""
         async with self._acquired() as connection, self._watch.watching():
             if connection.is_shared:
-                settings = {**self._shared_settings, **settings}
-            entry = entering(project_id, agent, generation_id, settings)
-            async with connection.transaction_with(entry):
+                entry = {**_as_literals(self._shared_settings), **entry}
+            async with connection.transaction_with(_set_local(entry)):
                 try:
                     yield connection
                 except TimeoutError:
@@ -220,8 +236,16 @@ def entering(
 
     Every byte of a value is escaped, so that none can end the literal.
     """
-    values = _literals(project_id, agent, generation_id, settings)
-    return ";".join(f"set local {name} to {literal}" for name, literal in values.items())
+    return _set_local(_literals(project_id, agent, generation_id, settings))
+
+
+def readable_in_scope(agent: str | None) -> str:
+    """Agents whose rows a scope sees beside the shared ones and those of its own agent."""
+    return " ".join(readable_agents(agent)) if overlay_suffix(agent) else ""
+
+
+def _set_local(literals: Mapping[str, str]) -> str:
+    return ";".join(f"set local {name} to {literal}" for name, literal in literals.items())
 
 
 def _literals(
@@ -235,9 +259,13 @@ def _literals(
         "app.project_id": project_id,
         "app.agent": agent or "",
         "app.generation_id": generation_id or "",
-        **({"app.readable": " ".join(readable_agents(agent))} if overlay_suffix(agent) else {}),
+        **({"app.readable": readable} if (readable := readable_in_scope(agent)) else {}),
         **settings,
     }
+    return _as_literals(values)
+
+
+def _as_literals(values: Mapping[str, int | str]) -> dict[str, str]:
     return {name: f"E'{_escaped(str(value))}'" for name, value in values.items()}
 
 

@@ -34,6 +34,62 @@ from unnest(
 )
 cross join lateral (select n.rest::jsonb) as r (rest)
 
+-- name: insert_searchable
+-- The same with the chunks' small segments and the cached vectors of their texts, see insert_segment
+-- and add_cached, for a few chunks; returns those that got a vector.
+with
+new as materialized (
+    select n.*, n.rest_text::jsonb as rest
+    from unnest(
+        $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[],
+        $10::text[], $11::bytea[], $12::text[], $13::text[]
+    ) as n (
+        id, document_id, model_id, ordinal, start_line, end_line, tokens, symbol, content_hash,
+        content, rest_text
+    )
+),
+segment as materialized (
+    select *
+    from unnest($15::int[], $16::int[], $17::bytea[], $18::bytea[], $19::boolean[], $20::text[])
+        as s (chunks, terms, documents, postings, is_example, words)
+),
+words as (
+    insert into keyword_words (generation_id, words)
+    select $1, words from segment where words is not null
+),
+segments as (
+    insert into keyword_segments (generation_id, chunks, terms, documents, postings, is_example)
+    select $1, chunks, terms, documents, postings, is_example from segment
+),
+inserted as (
+    insert into chunks (
+        generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page,
+        locator, tokens, symbol, content_hash, content, is_example, language, surroundings,
+        heading_path
+    )
+    select
+        $1, $2, id, document_id, model_id, ordinal, start_line, end_line, (rest ->> 'page')::int,
+        rest -> 'locator', tokens, symbol, content_hash, content,
+        coalesce(rest ? 'is_example', false), rest ->> 'language', rest ->> 'surroundings',
+        array(select jsonb_array_elements_text(rest -> 'heading_path'))
+    from new
+),
+cached as materialized (
+    select n.id, n.model_id, v.embedding, coalesce(n.rest ? 'is_example', false) as is_example
+    from new n
+    cross join lateral (
+        select embedding
+        from vector_cache
+        where project_id = $14 and model_id = n.model_id and content_hash = n.content_hash
+        offset 0
+    ) v
+),
+added as (
+    insert into embeddings (generation_id, agent, chunk_id, model_id, embedding, is_example)
+    select $1, $2, id, model_id, embedding, is_example from cached
+)
+select id from cached
+
 -- name: move_chunks
 -- No indexed column changes, so that rows stay where they are in every index.
 update chunks c

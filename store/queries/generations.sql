@@ -18,9 +18,9 @@ from generations g
 where g.project_id = $1 and g.state = 'live'
 
 -- name: enter_to_write
--- With the ids of $3 new chunks, most of which are used; the others stay unused.
-select e.*, array(select nextval('chunks_id_seq') from generate_series(1, $3::int)) as chunk_ids
-from enter_to_write($1, $2) as e
+-- With the ids of $5 new chunks, most of which are used; the others stay unused.
+select (e.live).*, e.chunk_ids, e.documents
+from enter_to_write_documents($1, $2, $3, $4, $5, $6) as e
 
 -- name: begin_generation
 insert into generations (

@@ -71,5 +71,8 @@ cross join unnest($2::text[]) as n (task)
 -- name: waiting_projects
 select project_id from waiting_projects()
 
+-- name: overdue_projects
+select project_id from overdue_projects($1, $2) as o (project_id)
+
 -- name: analyze_tables
 select analyze_tables($1)

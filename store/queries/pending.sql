@@ -10,12 +10,18 @@ for update
 delete from pending_vectors where generation_id = $1 and document_id = any ($2::bigint[])
 
 -- name: note_pending
--- One document.
+-- $10, $11: ids and headers of the chunks of all documents, of which each has those from its first to
+-- its last one. In one statement, so that the trigger leaves one note for maintenance.
 insert into pending_vectors (
     generation_id, agent, document_id, position, partition, since_position, model_id, chunk_ids,
     headers
 )
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+select
+    $1, $2, n.document_id, n.position, n.partition, n.since_position, n.model_id,
+    ($10::bigint[])[n.first : n.last], ($11::text[])[n.first : n.last]
+from unnest(
+    $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::smallint[], $8::int[], $9::int[]
+) as n (document_id, position, partition, since_position, model_id, first, last)
 
 -- name: read_in_order
 -- Read a page of pending documents by their index. Without statistics of rows that were just added,

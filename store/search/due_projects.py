@@ -16,7 +16,7 @@ from enum import StrEnum
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["DueProject", "DueProjects", "Task", "waiting_projects"]
+__all__ = ["DueProject", "DueProjects", "Task", "overdue_projects", "waiting_projects"]
 
 ROUND = timedelta(hours=1)
 """Time in which every project is visited once. The visits are spread over it."""
@@ -131,4 +131,18 @@ async def waiting_projects(database: Database) -> set[int]:
     """
     async with database.connection() as connection:
         rows = await connection.fetch(_QUERIES["waiting_projects"])
+    return {row["project_id"] for row in rows}
+
+
+async def overdue_projects(database: Database, age: timedelta) -> set[int]:
+    """Ids of the ``waiting_projects`` of which a document has waited for that long.
+
+    Raises:
+        Unavailable: Postgres cannot be reached.
+    """
+    waiting = await waiting_projects(database)
+    if not waiting:
+        return set()
+    async with database.connection() as connection:
+        rows = await connection.fetch(_QUERIES["overdue_projects"], sorted(waiting), age)
     return {row["project_id"] for row in rows}

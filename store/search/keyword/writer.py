@@ -38,6 +38,7 @@ __all__ = [
     "add",
     "insert_segment",
     "segments_of",
+    "small_rows",
 ]
 
 LARGE_TIMEOUT_S = 60.0
@@ -103,6 +104,21 @@ async def insert_segment(
             [data for _, data in rows],
             timeout=LARGE_TIMEOUT_S,
         )
+
+
+def small_rows(segments: Iterable[Segment]) -> list[tuple[object, ...]]:
+    """Rows of segments that are small enough to include their postings, with their words."""
+    return [
+        (
+            len(segment.postings.chunk_ids),
+            int(segment.postings.lengths.sum()),
+            encode_chunks(segment.postings),
+            encode_inline(segment.postings),
+            segment.is_example,
+            "\n".join(segment.words) or None,
+        )
+        for segment in segments
+    ]
 
 
 _NEAR_WORDS = 3

@@ -105,10 +105,11 @@ async def test_a_model_that_is_down_keeps_no_other_project_from_its_turn(
     """The projects behind it are calibrated, and only its own one is due again."""
 
     class Faulty(CalibrationUpkeep):
-        async def _calibrate(self, project: str, project_id: int) -> None:
+        async def _calibrate(self, project: str, live: Generation) -> bool:
             if project == "first":
                 raise Unavailable("the model is down")
             done.append(project)
+            return False
 
     done: list[str] = []
     monkeypatch.setattr(due_projects, "MATURITY", timedelta())

@@ -1,21 +1,25 @@
-"""Batches of changes over several projects: shared reads, and a write for each project."""
+"""Batches of changes over several projects: shared reads, and shared transactions."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from events.client.client import Client
 from events.models import DocumentChange, DocumentIndexed, DocumentRejected
 from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.streams.entries import entries_of
+from processors.indexing.pipeline import PROJECTS_TOGETHER
 from store.generations.catalog import Projects
 from store.keys.publisher_keys import PublisherKeys
 from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
+from store.types import Applied, DocumentWrite
 from tests.support.databases import Database
 from tests.support.replays import rows
 from tests.support.running import PATIENCE, headrace
@@ -132,3 +136,28 @@ async def test_reads_of_a_batch_take_one_statement_for_all_projects(
     assert key.id in keys["beta"].active
     assert {name: each.project_id for name, each in live.items()} == ids
     assert handled == {("alpha", LogPosition(10, 0))}, "no position of another project counts"
+
+
+async def test_projects_of_a_batch_share_a_transaction(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changes of several projects are written together, and none of them alone."""
+    together: list[set[str]] = []
+    apply_together = Store.apply_together
+
+    async def recorded(self: Store, writes: Sequence[DocumentWrite]) -> list[Applied] | None:
+        together.append({write.project for write in writes})
+        return await apply_together(self, writes)
+
+    monkeypatch.setattr(Store, "apply_together", recorded)
+    monkeypatch.delattr(Store, "apply")
+    projects = [f"p{number}" for number in range(PROJECTS_TOGETHER)]
+    async with Client.connect(redis_url) as client:
+        receipts = await client.publish_many(
+            [change(project, "a.md", f"Herons of {project}.") for project in projects], Lane.BULK
+        )
+        async with headrace(redis_url, database, only=["indexer"]):
+            await client.wait(receipts, PATIENCE)
+    assert together == [set(projects)]
+    for project in projects:
+        assert await stored(database, project) == {("", "a.md", f"Herons of {project}.")}

@@ -9,12 +9,18 @@ from dataclasses import replace
 from itertools import chain, permutations
 from typing import Any
 
+import asyncpg
 import numpy as np
 import pytest
 
 from events.models import Origin, Problem
 from events.names import LogPosition
-from runtime.errors import ConfigurationError, PreconditionFailed, UnsupportedContent
+from runtime.errors import (
+    ConfigurationError,
+    PreconditionFailed,
+    Unavailable,
+    UnsupportedContent,
+)
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
 from store.store import Store
@@ -314,6 +320,98 @@ async def test_concurrent_batches_of_the_same_documents_end_like_the_log(
     await asyncio.gather(*(store.apply(batch(number)) for number in range(1, 9)))
     assert await texts(worker) == {f"{uri:02}": ["8", "common"] for uri in range(20)}
     assert len(await rows(worker, "select from ledger")) == 160
+
+
+async def of_projects(worker: Database, *projects: str) -> dict[str, dict[tuple[str, str], Any]]:
+    """Chunks by agent and uri of the live generation of each project."""
+    store = Store(worker, RECIPE)
+    return {
+        project: await contents_of(worker, await store.generation(project)) for project in projects
+    }
+
+
+async def test_changes_of_several_projects_are_applied_together(
+    store: Store, worker: Database
+) -> None:
+    """A transaction for several projects and agents writes to each what ``apply`` would."""
+    await store.apply([document_write("a", 10, ["old"], project="beta")])
+    writes = [
+        document_write("a", 20, ["new", "kept"], project="beta"),
+        document_write("a", 21, ["first"]),
+        document_write("a", 22, ["own"], project="beta", agent="ann"),
+        document_write("b", 23, ["laid over"], project="gamma", agent="ann/s1"),
+        document_write("a", 24, project="beta", agent="bob", change="delete"),
+    ]
+    results = await store.apply_together(writes)
+    assert results is not None
+    assert [one.event_id for one in results] == [write.event_id for write in writes]
+    assert {one.outcome for one in results} == {"indexed"}
+    assert [one.created for one in results] == [False, True, True, True, False]
+    assert await of_projects(worker, "alpha", "beta", "gamma") == {
+        "alpha": {("", "a"): ["first"]},
+        "beta": {("", "a"): ["new", "kept"], ("ann", "a"): ["own"]},
+        "gamma": {("ann/s1", "b"): ["laid over"]},
+    }
+    again = await store.apply_together(writes)
+    assert again is not None
+    assert {one.outcome for one in again} == {"duplicate"}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        document_write("a", 5, ["late"], project="beta"),
+        document_write("b", 21, ["for another generation"], project="beta", generation_id=10_000),
+        document_write("b", 21, ["zero byte: \0"], project="beta"),
+    ],
+)
+async def test_a_failure_in_one_project_leaves_nothing_of_the_others(
+    store: Store, worker: Database, last: DocumentWrite
+) -> None:
+    """If changes of one project fail, none is applied, so that each can be applied alone."""
+    await store.apply([document_write("a", 10, ["stored"], project="beta")])
+    before = await of_projects(worker, "alpha", "beta")
+    assert await store.apply_together([document_write("a", 20, ["text"]), last]) is None
+    assert await of_projects(worker, "alpha", "beta") == before
+    assert not await rows(worker, "select from ledger where position = 20")
+
+
+async def test_concurrent_writes_to_several_projects_end_like_the_log(
+    store: Store, worker: Database
+) -> None:
+    """Transactions for the same projects neither deadlock nor overwrite newer content."""
+    projects = ["alpha", "beta", "gamma", "delta"]
+    await store.apply([document_write("a", 1, ["0"], project=project) for project in projects])
+
+    async def write(number: int) -> None:
+        some = projects[::-1] if number % 2 else projects
+        writes = [
+            document_write("a", 100 * number + place, [f"{number}"], project=project)
+            for place, project in enumerate(some)
+        ]
+        if await store.apply_together(writes) is None:  # they are late
+            await store.apply(writes)
+
+    await asyncio.gather(*map(write, range(1, 9)))
+    assert await of_projects(worker, *projects) == {
+        project: {("", "a"): ["8"]} for project in projects
+    }
+
+
+async def test_a_commit_whose_reply_is_lost_is_no_failure_before_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the connection is lost at the commit, changes may be applied: they are not repeated."""
+
+    async def lose(transaction: Any) -> None:
+        raise ConnectionResetError("the reply is lost")
+
+    writes = [document_write("a", 20, ["text"], project=project) for project in ("alpha", "beta")]
+    await store.live_generations(["alpha", "beta"])
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncpg.transaction.Transaction, "_Transaction__commit", lose)
+        with pytest.raises(Unavailable):
+            await store.apply_together(writes)
 
 
 async def test_the_same_change_at_once_in_two_workers_is_applied_once(store: Store) -> None:

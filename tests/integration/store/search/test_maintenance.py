@@ -19,7 +19,7 @@ from store.inspection.vectors import index_findings
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search import due_projects, index_builders, maintenance, vector_indexes
-from store.search.due_projects import DueProjects, Task, waiting_projects
+from store.search.due_projects import DueProjects, Task, overdue_projects, waiting_projects
 from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
@@ -606,10 +606,37 @@ async def test_projects_wait_for_vectors_until_they_have_them(
     gone = replace(writes[2], uri="12.md", position=20, change="delete", chunks=())
     await index.store.apply([gone])
     assert await waiting_projects(index.database) == {ids["p"]}
+    assert await overdue_projects(index.database, timedelta()) == {ids["p"]}
+    assert await overdue_projects(index.database, timedelta(hours=1)) == set()
     owner = await asyncpg.connect(database.owner_url)
     notes = await owner.fetch("select project from maintenance_due where task = 'requests'")
     await owner.close()
     assert [row["project"] for row in notes] == [ids["p"]]
+
+
+async def test_documents_of_one_write_leave_one_note(index: Index, database: Fresh) -> None:
+    """A write of many documents without vectors notes its project once, with all their chunks."""
+    chunks = [
+        chunk_write(number, f"Heron {number}.", model=MODEL, vector=None) for number in range(3)
+    ]
+    await index.store.apply(
+        [
+            document_write(f"{number}.md", 10 + number, project="p", chunks=chunks[:number])
+            for number in range(1, 4)
+        ]
+    )
+    live = await index.live("p")
+    async with index.database.scope(live.project_id, "*", live.id) as connection:
+        rows = await connection.fetch(
+            "select cardinality(chunk_ids) as chunks, headers, position from pending_vectors "
+            "order by position"
+        )
+    assert [(row["position"], row["chunks"]) for row in rows] == [(11, 1), (12, 2), (13, 3)]
+    assert [len(row["headers"]) for row in rows] == [1, 2, 3]
+    owner = await asyncpg.connect(database.owner_url)
+    notes = await owner.fetchval("select count(*) from maintenance_due where task = 'requests'")
+    await owner.close()
+    assert notes == 1
 
 
 async def test_a_note_is_kept_while_another_process_removes_notes(index: Index) -> None:

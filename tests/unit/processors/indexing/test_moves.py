@@ -59,6 +59,9 @@ class Restless(Store):
             raise GenerationMoved("another one is live")
         return [Applied(write.event_id, "indexed") for write in writes]
 
+    async def apply_together(self, writes: Sequence[DocumentWrite]) -> None:
+        return None
+
 
 class Recording(Preparer):
     """Preparer that records the generations."""

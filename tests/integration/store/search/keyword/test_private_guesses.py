@@ -20,7 +20,7 @@ from events.names import Lane, LogPosition
 from runtime.embedded import EmbeddedPostgres
 from store.documents.ledger import Entry
 from store.generations import catalog
-from store.generations.catalog import Generation
+from store.postgres.pool import entering
 from store.postgres.schema import upgrade
 from store.store import Store
 from tests.support.changes import reference_to
@@ -196,10 +196,11 @@ async def _leave_out(
 
 
 async def _enter(
-    connection: asyncpg.Connection, project_id: int, _chunks: int
-) -> tuple[Generation, list[int]]:
-    """Enter the live generation, without ids for new chunks."""
-    return await catalog.enter_live(connection, project_id), []
+    connection: asyncpg.Connection, project_id: int, agent: str, _uris: Sequence[str], _chunks: int
+) -> catalog.Entered:
+    """Enter the live generation, without ids for new chunks and without stored documents."""
+    await connection.execute(entering(project_id, agent, None))
+    return catalog.Entered(await catalog.enter_live(connection, project_id), [], [])
 
 
 async def _accept(_: asyncpg.Connection) -> None:
