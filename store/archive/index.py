@@ -26,7 +26,7 @@ __all__ = [
     "PackFile",
     "Segment",
     "archived",
-    "clear_outbox",
+    "enter_files",
     "insert_file",
     "span_columns",
 ]
@@ -110,7 +110,7 @@ class Index:
 
     async def archived(self, project_id: int, hashes: Collection[str]) -> set[str]:
         """Return the hashes of the contents that are archived."""
-        async with self._database.scope(project_id) as connection:
+        async with self._database.reading(project_id) as connection:
             return await archived(connection, project_id, hashes)
 
     async def spans(
@@ -259,11 +259,35 @@ async def insert_file(connection: asyncpg.Connection, project_id: int, file: New
     return segment_id
 
 
-async def clear_outbox(
-    connection: asyncpg.Connection, project_id: int, event_ids: Sequence[str]
+async def enter_files(
+    connection: asyncpg.Connection,
+    project_id: int,
+    files: Sequence[NewFile],
+    event_ids: Sequence[str],
 ) -> None:
-    """Remove events from the outbox, because they are archived."""
-    await connection.execute(_QUERIES["clear_outbox"], project_id, event_ids)
+    """Enter files that were just written, and remove their events from the outbox."""
+    rows = [
+        (
+            file.kind,
+            file.path,
+            file.sha256,
+            file.size_bytes,
+            file.raw_bytes,
+            file.entries,
+            file.first_position,
+            file.last_position,
+        )
+        for file in files
+    ]
+    spans = [span for file in files for span in file.spans]
+    await connection.execute(
+        _QUERIES["enter_files"],
+        project_id,
+        *(list(column) for column in zip(*rows, strict=True)),
+        [file.path for file in files for _ in file.spans],
+        *(span_columns(spans) if spans else ([], [], [], [])),
+        event_ids,
+    )
 
 
 def span_columns(spans: Sequence[Span]) -> list[list[Any]]:

@@ -20,7 +20,7 @@ from store.archive.claims import Claims, claim
 from store.archive.content_files import Pack, encode_contents
 from store.archive.event_files import EncodedEvents, Line, encode_events, line_of
 from store.archive.files import Files
-from store.archive.index import Index, NewFile, archived, clear_outbox, insert_file
+from store.archive.index import Index, NewFile, archived, enter_files
 
 __all__ = ["CONTENTS", "EVENTS", "Appended", "Appender", "Writing", "writing"]
 
@@ -185,12 +185,11 @@ class Appender:
         self, project_id: int, files: Writing, claims: Claims, archived_hashes: Collection[str]
     ) -> None:
         async with self._index.adding(project_id) as connection:
-            if await archived(connection, project_id, archived_hashes) != set(archived_hashes):
+            still = archived_hashes and await archived(connection, project_id, archived_hashes)
+            if set(still) != set(archived_hashes):
                 raise _ContentReleased
-            for file in files.files:
-                await insert_file(connection, project_id, file)
             event_ids = [change.event.id for change in claims.changes]
-            await clear_outbox(connection, project_id, event_ids)
+            await enter_files(connection, project_id, files.files, event_ids)
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:

@@ -12,8 +12,36 @@ from unnest($3::bytea[], $4::bigint[], $5::int[], $6::int[]) as c (sha256, start
 order by c.sha256
 on conflict do nothing
 
--- name: clear_outbox
-delete from outbox where project_id = $1 and event_id = any($2::text[])
+-- name: enter_files
+-- Files, their contents that are new, each with the path of its file, and the removal of the archived
+-- events from the outbox, in one statement.
+with file as (
+    insert into archive_segments (
+        project_id, kind, path, sha256, size_bytes, raw_bytes, entries, first_position,
+        last_position, created_at
+    )
+    select
+        $1, f.kind, f.path, f.sha256, f.size_bytes, f.raw_bytes, f.entries, f.first_position,
+        f.last_position, clock_timestamp()
+    from unnest(
+        $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::bigint[], $7::int[], $8::bigint[],
+        $9::bigint[]
+    ) with ordinality as f (
+        kind, path, sha256, size_bytes, raw_bytes, entries, first_position, last_position, number
+    )
+    order by f.number
+    returning segment_id, path
+),
+content as (
+    insert into archive_contents (project_id, sha256, segment_id, start_byte, size_bytes, raw_bytes)
+    select $1, c.sha256, f.segment_id, c.start_byte, c.size_bytes, c.raw_bytes
+    from unnest($10::text[], $11::bytea[], $12::bigint[], $13::int[], $14::int[])
+        as c (path, sha256, start_byte, size_bytes, raw_bytes)
+    join file f on f.path = c.path
+    order by c.sha256
+    on conflict do nothing
+)
+delete from outbox where project_id = $1 and event_id = any($15::text[])
 
 -- name: archived_contents
 select sha256 from archive_contents where project_id = $1 and sha256 = any($2::bytea[])
