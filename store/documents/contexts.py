@@ -278,7 +278,6 @@ class Contexts:
         await keyword.add(connection, generation.id, segments)
         await pending.lock(connection, generation.id, [document_id])
         await connection.execute(_PENDING["remove_pending"], generation.id, [document_id], former)
-        await connection.execute(_PENDING["forget_complete"], generation.id, [document_id])
         await chunks.delete(connection, generation.id, former)
 
     def _scope(self, generation: Generation) -> AbstractAsyncContextManager[asyncpg.Connection]:

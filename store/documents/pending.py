@@ -283,7 +283,6 @@ class PendingVectors:
             await connection.execute(
                 _QUERIES["remove_pending"], generation_id, document_ids, settled
             )
-            await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
             if costs:
                 await ledger.add_costs(connection, project_id, generation_id, costs)
         return len({text.chunk_id for text in texts}.difference(settled))

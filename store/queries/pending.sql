@@ -74,20 +74,24 @@ order by p.position, p.partition, p.document_id, w.number
 limit $5
 
 -- name: remove_pending
--- Remove chunks from the records of missing vectors.
+-- Remove chunks from the records of missing vectors, and the records that are then empty. The caller
+-- has locked them.
+with complete as (
+    delete from pending_vectors
+    where
+        generation_id = $1 and document_id = any ($2::bigint[]) and chunk_ids <@ $3::bigint[]
+)
 update pending_vectors p
 set (chunk_ids, headers) = (
-    select
-        coalesce(array_agg(w.chunk_id order by w.number), '{}'),
-        coalesce(array_agg(w.header order by w.number), '{}')
+    select array_agg(w.chunk_id order by w.number), array_agg(w.header order by w.number)
     from unnest(p.chunk_ids, p.headers) with ordinality as w (chunk_id, header, number)
     where w.chunk_id <> all ($3::bigint[])
 )
-where p.generation_id = $1 and p.document_id = any ($2::bigint[])
-
--- name: forget_complete
-delete from pending_vectors
-where generation_id = $1 and document_id = any ($2::bigint[]) and chunk_ids = '{}'
+where
+    p.generation_id = $1
+    and p.document_id = any ($2::bigint[])
+    and p.chunk_ids && $3::bigint[]
+    and not p.chunk_ids <@ $3::bigint[]
 
 -- name: refuse
 -- A chunk that was deleted in between is left out.
