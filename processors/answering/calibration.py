@@ -210,7 +210,8 @@ class CalibrationUpkeep:
                 continue
             measured_chunks = live.calibration.get(model, {}).get(_CHUNKS, CANDIDATES / _GROWTH)
             due_at = int(_GROWTH * measured_chunks)
-            if await self._chunks(live, model, due_at) == due_at:
+            is_due = await self._chunks(live, model, due_at) == due_at
+            if is_due and await self._is_current(live, model):
                 chunks = await self._chunks(live, model, _ALL)
                 measured = {_CHUNKS: float(chunks), **await self._measured(project, live, model)}
                 await self._note(live, {model: measured})
@@ -232,6 +233,16 @@ class CalibrationUpkeep:
         """Number of shared chunks with a vector of the model, counted up to a limit."""
         async with self._database.scope(live.project_id, None, live.id) as connection:
             return await catalog.count_vectors(connection, live.id, model, limit)
+
+    async def _is_current(self, live: Generation, model: str) -> bool:
+        """Return false if the project was switched, or another worker has calibrated the model.
+
+        The measurements of other projects may have taken minutes since ``live`` was read.
+        """
+        async with self._database.scope(live.project_id) as connection:
+            current = await catalog.live(connection, live.project_id)
+        measured = current.calibration.get(model)
+        return current.id == live.id and measured == live.calibration.get(model)
 
     async def _note(self, live: Generation, measured: Mapping[str, Mapping[str, float]]) -> None:
         """Store measurements beside those of the generation's other models."""

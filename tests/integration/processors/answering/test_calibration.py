@@ -123,3 +123,26 @@ async def test_a_model_that_is_down_keeps_no_other_project_from_its_turn(
             "select project from maintenance_due where task = 'calibration'"
         )
     assert [row["project"] for row in noted] == [(await index.live("first")).project_id]
+
+
+async def test_a_model_that_another_worker_has_calibrated_is_not_measured_again(
+    worker: WorkerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may do so while the projects before this one are measured, which can take minutes."""
+
+    class Late(CalibrationUpkeep):
+        async def _chunks(self, live: Generation, model: str, limit: int) -> int:
+            await self._note(live, {model: {"chunks": 100.0}})
+            return limit
+
+        async def _measured(self, project: str, live: Generation, model: str) -> dict[str, float]:
+            measured.append(project)
+            return {}
+
+    measured: list[str] = []
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    index = Index.of(worker)
+    await index.write("a", "text", vectors=unit_vectors(1, 1, 8), project="first")
+    await Late(worker, Projects(worker), index.search, Embedders()).run_once()
+    assert list((await index.live("first")).calibration.values()) == [{"chunks": 100.0}]
+    assert measured == []
