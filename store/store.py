@@ -37,6 +37,8 @@ Change = tuple[str, LogPosition]
 
 _MAX_TRIES = 6
 _BACKOFF = Backoff(timedelta(milliseconds=10), timedelta(seconds=1))
+_SHARED_LOCK_TIMEOUT = "500ms"
+"""Longest wait for a lock of one project, since the other projects of the transaction wait too."""
 
 
 class Store:
@@ -147,9 +149,10 @@ class Store:
     async def apply_together(self, writes: Sequence[DocumentWrite]) -> list[Applied] | None:
         """Apply changes of some projects as ``apply`` does, but in one transaction.
 
-        Each statement sees one project, like all others. Returns None if nothing was written,
-        because the transaction failed before its end; the changes of some projects may then be
-        applied one by one. A change that is older than what is stored lets it fail, too.
+        Each statement sees one project, like all others. The changes of a project are of one agent.
+        Returns None if nothing was written, because the transaction failed before its end; the
+        changes of each project may then be applied alone. It also fails for a change that is older
+        than what is stored, and where ``apply`` would wait for a lock.
 
         Raises:
             Unavailable: the connection was lost at the end of the transaction, so the changes may
@@ -161,10 +164,10 @@ class Store:
             owned = _by_owner(writes)
             ids = await self._projects.ensure_all({project for project, _ in owned})
             models = await self._models_of(writes)
-            async with self._database.transaction() as connection:
+            async with self._database.transaction(_SHARED_LOCK_TIMEOUT) as connection:
                 # always in this order, so that two writers cannot wait for each other
                 for (project, agent), indexes in sorted(
-                    owned.items(), key=lambda item: (ids[item[0][0]], item[0][1])
+                    owned.items(), key=lambda item: ids[item[0][0]]
                 ):
                     part = [writes[index] for index in indexes]
                     results = await _write(
@@ -172,7 +175,7 @@ class Store:
                     )
                     applied.update(zip(indexes, results, strict=True))
                 is_complete = True
-        except Exception as error:  # the changes are applied one by one
+        except Exception as error:  # the changes are applied alone
             if is_complete:
                 raise
             log.info("write.divided", projects=len(owned), reason=repr(error))

@@ -10,7 +10,7 @@ requests. A document that cannot be processed fails alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,7 +21,7 @@ from events.names import Lane
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.indexing.intake import ChangeIntake, logged, parts_of
-from processors.indexing.preparation import EmbeddedDocument, Prepared, Preparer
+from processors.indexing.preparation import Prepared, Preparer
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Change, Reporter, Written
 from processors.recipes import RecipeNotices
@@ -65,6 +65,30 @@ class _PreparedGroup:
     def project(self) -> str:
         """Name of the project."""
         return self.changes[0].event.data.project
+
+    @property
+    def is_of_one_agent(self) -> bool:
+        """Return whether all changes are of one agent, or all are shared."""
+        return len({change.event.data.agent for change in self.changes}) == 1
+
+    def writes(self) -> list[DocumentWrite]:
+        """Collect the writes; the ledger must record which changes only assert their position."""
+        claimants = {
+            change.log_position: change.sha256 for change in self.changes if not change.is_original
+        }
+        return [
+            replace(
+                document.write,
+                claimant=claimants.get(document.change.log_position),
+                tokens_embedded=document.tokens_embedded,
+                cost_usd=document.cost_usd,
+            )
+            for document in self.prepared.documents
+        ]
+
+    def written(self, applied: Sequence[Applied]) -> Written:
+        """Return what was written, from the results of the writes."""
+        return Written(self.changes, self.prepared.documents, applied, self.generation)
 
 
 class Indexing:
@@ -182,52 +206,45 @@ class Indexing:
         return [_PreparedGroup(*parts) for parts in zip(groups, generations, prepared, strict=True)]
 
     async def _write_all(self, groups: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
-        """Write groups, some at once; return what was written of each, or why it failed."""
+        """Write groups, some at once; return what was written of each, or why it failed.
+
+        Groups that share a transaction are written alone if it fails.
+        """
         limit = asyncio.Semaphore(WRITES_AT_ONCE)
 
-        async def write(some: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
+        async def write(part: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
+            if len(part) > 1:
+                async with limit:
+                    together = await self._write_together(part)
+                if together is not None:
+                    return together
+            return await asyncio.gather(*map(write_alone, part), return_exceptions=True)
+
+        async def write_alone(group: _PreparedGroup) -> Written:
             async with limit:
-                return await self._write_some(some)
+                applied = await self._write(group.project, group.writes())
+            return group.written(applied)
 
-        attempts = await asyncio.gather(
-            *(
-                write(groups[start : start + PROJECTS_TOGETHER])
-                for start in range(0, len(groups), PROJECTS_TOGETHER)
-            )
-        )
-        return [attempt for some in attempts for attempt in some]
-
-    async def _write_some(self, groups: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
-        """Write groups in one transaction, or each in its own if that fails."""
-        writes = [_writes(group.changes, group.prepared.documents) for group in groups]
-        try:
-            applied = await self._write_together(writes) if len(groups) > 1 else None
-        except Exception as error:  # noqa: BLE001 - the caller raises it
-            return [error for _ in groups]
-        attempts: list[Written | BaseException] = []
-        for number, group in enumerate(groups):
-            try:
-                results = (
-                    await self._write(group.project, writes[number])
-                    if applied is None
-                    else applied[number]
-                )
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                attempts.append(error)
-            else:
-                documents = group.prepared.documents
-                attempts.append(Written(group.changes, documents, results, group.generation))
-        return attempts
+        written = await asyncio.gather(*map(write, _parts(groups)))
+        return [attempt for part in written for attempt in part]
 
     @staged("write")
     async def _write_together(
-        self, writes: Sequence[Sequence[DocumentWrite]]
-    ) -> list[list[Applied]] | None:
-        applied = await self._store.apply_together([write for group in writes for write in group])
+        self, groups: Sequence[_PreparedGroup]
+    ) -> list[Written | BaseException] | None:
+        """Write groups in one transaction; return None if it failed before its end."""
+        try:
+            applied = await self._store.apply_together(
+                [write for group in groups for write in group.writes()]
+            )
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            return [error for _ in groups]
         if applied is None:
             return None
         results = iter(applied)
-        return [list(islice(results, len(group))) for group in writes]
+        return [
+            group.written(list(islice(results, len(group.prepared.documents)))) for group in groups
+        ]
 
     @staged("write")
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:
@@ -239,24 +256,23 @@ class Indexing:
         return await self._store.apply(writes)
 
 
-def _writes(
-    deliveries: Sequence[Change], documents: Sequence[EmbeddedDocument]
-) -> list[DocumentWrite]:
-    """Collect the writes; the ledger must record which changes only assert their position."""
-    claimants = {
-        delivery.log_position: delivery.sha256
-        for delivery in deliveries
-        if not delivery.is_original
-    }
-    return [
-        replace(
-            document.write,
-            claimant=claimants.get(document.change.log_position),
-            tokens_embedded=document.tokens_embedded,
-            cost_usd=document.cost_usd,
-        )
-        for document in documents
-    ]
+def _parts(groups: Sequence[_PreparedGroup]) -> Iterator[list[_PreparedGroup]]:
+    """Divide groups, in their order, into those that share a transaction.
+
+    A group of several agents has transactions of its own: the records of its documents would not be
+    locked in the order in which others lock them.
+    """
+    part: list[_PreparedGroup] = []
+    for group in groups:
+        if part and (len(part) == PROJECTS_TOGETHER or not group.is_of_one_agent):
+            yield part
+            part = []
+        part.append(group)
+        if not group.is_of_one_agent:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _urgency(group: Sequence[Change]) -> Urgency:

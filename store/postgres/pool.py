@@ -162,13 +162,19 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+    async def transaction(
+        self, lock_timeout: str | None = None
+    ) -> AsyncIterator[asyncpg.Connection]:
         """Begin a transaction without a project, which enters scopes by ``enter_to_write``.
 
+        ``lock_timeout``: longest wait for a lock (such as ``500ms``); None: that for a statement.
+
         Raises:
+            WriteConflict: a lock was not released in that time.
             Unavailable, ConfigurationError: as ``scope``.
         """
-        async with self._transaction({}) as connection:
+        settings = {} if lock_timeout is None else {"lock_timeout": lock_timeout}
+        async with self._transaction(_as_literals(settings)) as connection:
             yield connection
 
     @asynccontextmanager

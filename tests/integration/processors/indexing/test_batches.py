@@ -161,3 +161,31 @@ async def test_projects_of_a_batch_share_a_transaction(
     assert together == [set(projects)]
     for project in projects:
         assert await stored(database, project) == {("", "a.md", f"Herons of {project}.")}
+
+
+async def test_a_project_with_changes_of_several_agents_is_written_alone(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one transaction, its documents would be locked in another order than by other writers."""
+    together: list[set[str]] = []
+    apply_together = Store.apply_together
+
+    async def recorded(self: Store, writes: Sequence[DocumentWrite]) -> list[Applied] | None:
+        together.append({write.project for write in writes})
+        return await apply_together(self, writes)
+
+    monkeypatch.setattr(Store, "apply_together", recorded)
+    changes = [change(project, "a.md", f"Herons of {project}.") for project in ("p0", "p1", "p2")]
+    changes += [
+        change("p0", "b.md", "Herons of ann.", agent="ann"),
+        change("p3", "a.md", "Grebes."),
+    ]
+    async with Client.connect(redis_url) as client:
+        receipts = await client.publish_many(changes, Lane.BULK)
+        async with headrace(redis_url, database, only=["indexer"]):
+            await client.wait(receipts, PATIENCE)
+    assert together == [{"p1", "p2", "p3"}]
+    assert await stored(database, "p0") == {
+        ("", "a.md", "Herons of p0."),
+        ("ann", "b.md", "Herons of ann."),
+    }

@@ -25,6 +25,7 @@ from store.postgres.pool import Database
 from store.sources import RegisteredSource
 from store.store import Store
 from store.types import DocumentWrite
+from tests.support.waiting import within
 from tests.support.writes import (
     MODEL,
     RECIPE,
@@ -333,24 +334,25 @@ async def of_projects(worker: Database, *projects: str) -> dict[str, dict[tuple[
 async def test_changes_of_several_projects_are_applied_together(
     store: Store, worker: Database
 ) -> None:
-    """A transaction for several projects and agents writes to each what ``apply`` would."""
+    """A transaction for several projects writes to each what ``apply`` would."""
     await store.apply([document_write("a", 10, ["old"], project="beta")])
     writes = [
         document_write("a", 20, ["new", "kept"], project="beta"),
         document_write("a", 21, ["first"]),
-        document_write("a", 22, ["own"], project="beta", agent="ann"),
+        document_write("a", 22, ["own"], project="delta", agent="ann"),
         document_write("b", 23, ["laid over"], project="gamma", agent="ann/s1"),
-        document_write("a", 24, project="beta", agent="bob", change="delete"),
+        document_write("a", 24, project="epsilon", agent="bob", change="delete"),
     ]
     results = await store.apply_together(writes)
     assert results is not None
     assert [one.event_id for one in results] == [write.event_id for write in writes]
     assert {one.outcome for one in results} == {"indexed"}
     assert [one.created for one in results] == [False, True, True, True, False]
-    assert await of_projects(worker, "alpha", "beta", "gamma") == {
+    assert await of_projects(worker, "alpha", "beta", "gamma", "delta") == {
         "alpha": {("", "a"): ["first"]},
-        "beta": {("", "a"): ["new", "kept"], ("ann", "a"): ["own"]},
+        "beta": {("", "a"): ["new", "kept"]},
         "gamma": {("ann/s1", "b"): ["laid over"]},
+        "delta": {("ann", "a"): ["own"]},
     }
     again = await store.apply_together(writes)
     assert again is not None
@@ -374,6 +376,21 @@ async def test_a_failure_in_one_project_leaves_nothing_of_the_others(
     assert await store.apply_together([document_write("a", 20, ["text"]), last]) is None
     assert await of_projects(worker, "alpha", "beta") == before
     assert not await rows(worker, "select from ledger where position = 20")
+
+
+async def test_a_project_whose_document_is_locked_does_not_hold_up_the_others(
+    store: Store, worker: Database
+) -> None:
+    """Their transaction ends long before a statement would, so that they can be applied alone."""
+    await store.apply([document_write("a", 10, ["stored"], project="beta")])
+    beta = await store.generation("beta")
+    writes = [document_write("a", 20, ["text"], project=project) for project in ("alpha", "beta")]
+    async with worker.scope(beta.project_id, None, beta.id) as other:
+        await other.execute("select from documents where uri = 'a' for update")
+        async with within(8):
+            assert await store.apply_together(writes) is None
+    results = await store.apply_together(writes)
+    assert results is not None
 
 
 async def test_concurrent_writes_to_several_projects_end_like_the_log(
