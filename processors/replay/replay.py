@@ -37,6 +37,7 @@ from store.documents.contexts import Contexts
 from store.generations.catalog import Generation
 from store.generations.document_positions import DocumentPosition
 from store.postgres.locks import replay_lock
+from store.search.statistics import analyze
 
 __all__ = ["Gate", "Replay", "Show"]
 
@@ -204,7 +205,7 @@ class Replay:
     async def _embed(self) -> None:
         """Embed the texts that have no vector yet."""
         with self.report.stages("embed"):
-            await self._tools.maintenance.analyze([self._builder.generation.project_id])
+            await analyze(self._tools.database, [self._builder.generation.project_id])
             await self._builder.embed(self._progress("texts embedded"))
             await self._builder.write_contexts(self._progress("contexts written"))
 

@@ -74,5 +74,25 @@ select project_id from waiting_projects()
 -- name: overdue_projects
 select project_id from overdue_projects($1, $2) as o (project_id)
 
--- name: analyze_tables
-select analyze_tables($1)
+-- name: tables_to_analyze
+-- Tables that have no statistics, and all that have changed if these projects have a large generation
+-- which the statistics do not know. Its vectors are analyzed with their index.
+with unknown as materialized (
+    select array(select take_unknown_generations($1)) as generations
+)
+
+select t.relname::text as name
+from unknown u
+cross join pg_stat_user_tables t
+join pg_class c on c.oid = t.relid
+where
+    t.schemaname = 'public'
+    and t.n_live_tup > 100
+    and (
+        t.last_analyze is null and t.last_autoanalyze is null
+        or u.generations <> '{}' and t.n_mod_since_analyze > 0 and not c.relispartition
+    )
+order by t.relname
+
+-- name: analyze_table
+select analyze_table($1)

@@ -16,12 +16,10 @@ from functools import partial
 import asyncpg
 import structlog
 
-from runtime.errors import Unavailable
 from runtime.lifespan import IdlePace, wait_for_tick
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.locks import Lock
-from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.due_projects import DueProject, DueProjects, Task
 from store.search.index_builders import BuildLimits
@@ -32,6 +30,7 @@ from store.search.keyword.segment_merge import (
     plan_merges,
     sort_words,
 )
+from store.search.statistics import analyze
 from store.search.vector_indexes import VectorIndexes
 
 __all__ = ["EXACT_CHUNKS", "Maintenance"]
@@ -47,8 +46,6 @@ RETRY_AFTER = timedelta(seconds=10)
 """Pause of a project whose maintenance failed."""
 
 _ROUND_INTERVAL = timedelta(minutes=1)
-_QUERIES = named("maintenance")
-_ANALYZE_TIMEOUT_S = 60.0
 
 Work = Callable[[Generation, DueProject], Awaitable[bool]]
 
@@ -102,7 +99,7 @@ class Maintenance:
             ExceptionGroup: the failures, raised after all projects were processed.
         """
         projects = await Projects(self._database).all()
-        await self.analyze(list(projects.values()))
+        await analyze(self._database, list(projects.values()))
         failures: list[Exception] = []
         async with self._database.connection() as connection:
             live = await catalog.live_generations(connection, projects.values())
@@ -135,7 +132,7 @@ class Maintenance:
         written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
         await self._sweeps.note(written, SWEEP_INTERVAL)
         if due:
-            await self.analyze([project.project_id for project in due])
+            await analyze(self._database, [project.project_id for project in due])
         await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _keep_vectors(self) -> None:
@@ -188,21 +185,6 @@ class Maintenance:
     async def _refresh_indexes(self, live: Generation) -> bool:
         refreshed = await self._indexes.refresh(live.project_id, live.id, after_import=True)
         return not refreshed.left
-
-    async def analyze(self, project_ids: Sequence[int]) -> None:
-        """Analyze new tables, and all once they have many chunks of a new generation.
-
-        Without statistics of its generation, Postgres may read it as a whole to find one chunk. A
-        table that another session works on waits for the next time: a build of a vector index holds
-        its lock for minutes. A failure is logged, as statistics only make queries faster.
-        """
-        try:
-            async with self._database.connection() as connection:
-                await connection.execute(
-                    _QUERIES["analyze_tables"], project_ids, timeout=_ANALYZE_TIMEOUT_S
-                )
-        except Unavailable as error:
-            log.warning("maintenance.analyze_failed", error=str(error))
 
     async def tidy_keywords(self, generation: Generation) -> bool:
         """Merge a generation's segments and add its new words, each step in a transaction.

@@ -32,6 +32,7 @@ from store.search.index_builders import (
     WorkerBuilder,
     of_generation,
 )
+from store.search.statistics import analyze_tables
 
 __all__ = [
     "ANY_GENERATION",
@@ -243,6 +244,9 @@ class VectorIndexes:
                 build.watermark,
             )
         await self._drop_others(builder, build, keep=build.name)
+        async with self._database.connection() as connection:
+            table = await connection.fetchval(of_generation(build.generation_id, "vectors_table"))
+        await analyze_tables(self._database, [table])
         log.info("vector_index.built", name=build.name)
         return True
 

@@ -23,6 +23,7 @@ from store.search.due_projects import DueProjects, Task, overdue_projects, waiti
 from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
+from store.search.statistics import analyze
 from store.search.vector_indexes import VectorIndexes
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
@@ -391,7 +392,6 @@ async def test_statistics_know_each_large_generation(index: Index, database: Fre
     """They are made again for one that came after them. Otherwise no row of it is expected."""
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
-    maintenance = Maintenance(index.database)
     texts = [f"walrus {number}" for number in range(1_500)]
     for project in ("first", "second"):
         await index.store.apply([index.document("d", texts, project=project)])
@@ -407,7 +407,7 @@ async def test_statistics_know_each_large_generation(index: Index, database: Fre
             while not await owner.fetchval(
                 "select in_statistics from generations where id = $1", generation.id
             ):
-                await maintenance.analyze([generation.project_id])
+                await analyze(index.database, [generation.project_id])
         assert await expected() > 1_000
     await owner.close()
 
