@@ -83,6 +83,12 @@ Their rows are all over the table, so that reading one takes as long as several 
 frequent word often fills the answer sooner. Below ``_FIRST_WALKED`` documents, it seldom does.
 """
 
+_MOST_ORDERED = 4_096
+"""Most chunks that are put into path order before documents are searched for a word.
+
+Of a word with capitals, few chunks with its term contain it, but each has to be read to find out.
+"""
+
 _LARGEST_BATCH = 4_096
 _CHUNKS_PER_PASSAGE = 2
 """Chosen chunks that are read at first for each passage, as not all of them match."""
@@ -335,9 +341,11 @@ def _documents_to_walk(run: _Run) -> float:
     narrowed = run.narrowed
     if narrowed is None or not narrowed.is_rare:
         return math.inf
-    if run.bits is None or narrowed.text != narrowed.text.lower():
+    count = len(narrowed.chunk_ids)
+    has_capitals = narrowed.text != narrowed.text.lower()
+    if run.bits is None or (has_capitals and count <= _MOST_ORDERED):
         return 0  # few of the chunks with a term have the word with these capitals
-    return len(narrowed.chunk_ids) // _CHUNKS_PER_WALKED
+    return count // _CHUNKS_PER_WALKED
 
 
 async def _chosen_documents(connection: asyncpg.Connection, run: _Run) -> list[asyncpg.Record]:

@@ -231,6 +231,13 @@ async def test_few_documents_are_walked_before_the_rest_is_put_into_order(
     ordered = 0
     assert (await find(index, "Gate", whole_words=True, limit=1)).files == 0
     assert ordered == 1, "few of the chunks with a term have its word with capitals"
+    for uri in ("d0", "d1"):
+        await index.write(uri, "Gate")
+    for most, expected in [(100, 1), (6, 0)]:
+        monkeypatch.setattr(exact, "_MOST_ORDERED", most)
+        ordered = 0
+        assert lines_of(await find(index, "Gate", whole_words=True, limit=1)) == [("d0", 1)]
+        assert ordered == expected, most
 
 
 async def test_context_files_and_filters(index: Index) -> None:
