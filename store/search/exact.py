@@ -184,15 +184,17 @@ class _Run:
         return monotonic() >= self.deadline or self.result.chunks >= MOST_CHUNKS
 
     def begin_counting(self) -> None:
-        """Reduce the time that is left, once the passages are found."""
-        if self.deadline == self.ends_at:
+        """Reduce the time that is left, once the passages are found.
+
+        Few chunks with a word are counted completely instead, so that the load decides no count.
+        """
+        if self.bits is None and self.deadline == self.ends_at:
             self.deadline = min(self.deadline, monotonic() + _COUNTING_SHARE * self.seconds)
 
     @property
     def left_ms(self) -> int:
         """Milliseconds until the search ends; counting in chosen chunks is paced instead."""
-        is_paced = self.is_rare or self.bits is not None
-        ends_at = self.ends_at if is_paced else self.deadline
+        ends_at = self.ends_at if self.is_rare else self.deadline
         return max(_SMALLEST_TIMEOUT_MS, int((ends_at - monotonic()) * 1000))
 
 
