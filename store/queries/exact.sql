@@ -54,6 +54,47 @@ where
     and {conditions}
 order by d.uri, d.agent
 
+-- name: rest
+-- Up to $5 of the visible chunks with a word that pass the conditions, from the uri $2 and the agent
+-- $3 on, by document as in documents_of. $4: as there.
+select id, uri, agent, array_agg(chunk_id) as chunk_ids
+from (
+    select d.id, d.uri, d.agent, c.id as chunk_id
+    from {candidates}
+    where
+        (select set_config('statement_timeout', $4, true)) is not null
+        and not d.deleted
+        and (d.uri, d.agent) >= ($2, $3)
+        and {conditions}
+    limit $5
+) found
+group by id, uri, agent
+order by uri, agent
+
+-- name: rest_by_id
+-- The chunks $6, an array as text, in this order, so that the limit ends the reading.
+unnest($6::text::bigint[]) as own (id)
+cross join lateral (select * from chunks where generation_id = $1 and id = own.id offset 0) c
+cross join lateral (
+    select * from documents where generation_id = $1 and id = c.document_id offset 0
+) d
+
+-- name: rest_by_document
+-- The chunks whose bits are 1 in $6, which begins with the id $7.
+(select * from documents where generation_id = $1 and uri >= $2 offset 0) d
+cross join lateral (
+    select *
+    from chunks
+    where
+        generation_id = $1
+        and document_id = d.id
+        and case
+            when id < $7::bigint or id >= $7 + 8 * length($6::bytea) then false
+            else get_bit($6, id - $7) = 1
+        end
+    offset 0
+) c
+
 -- name: passages
 -- Passages of the documents $2 that match the expression $3, which all contain the text $4, in the
 -- order of $2 and of the text. A passage is a chunk, or the joined text of chunks that have lines

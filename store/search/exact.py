@@ -89,6 +89,12 @@ _MOST_ORDERED = 4_096
 Of a word with capitals, few chunks with its term contain it, but each has to be read to find out.
 """
 
+_CANDIDATES_READ = (512, 4_096)
+"""Most chunks with a rare word that are read at first, and then, to find whether many are left.
+
+If there are more, evenly spaced ones are read, which usually show it.
+"""
+
 _LARGEST_BATCH = 4_096
 _CHUNKS_PER_PASSAGE = 2
 """Chosen chunks that are read at first for each passage, as not all of them match."""
@@ -273,7 +279,7 @@ async def _search(connection: asyncpg.Connection, run: _Run, *, keep_counting: b
             return
         if run.is_full:
             run.begin_counting()
-        if run.is_at_its_bounds or (run.is_full and documents.chunks_left > MOST_COUNTED):
+        if run.is_at_its_bounds or (run.is_full and await documents.has_many()):
             run.result.truncated = True
             return
         documents.resize(began)
@@ -315,15 +321,23 @@ class _Documents:
         self.are_taken = not self._queue
         return batch
 
-    @property
-    def chunks_left(self) -> int:
-        """Number of chunks with a word that are left; 0 if all chunks are searched."""
+    async def has_many(self) -> bool:
+        """Return whether too many chunks with a word are left to count in; others are queued.
+
+        Only chunks that are visible and pass the filters are counted, so that the answer does not
+        depend on documents that the agent may not see. Returns False if all chunks are searched.
+        """
         run = self._run
         if self._queue is not None:
-            return sum(len(document["chunk_ids"]) for document in self._queue)
-        if run.narrowed is None or run.bits is None:
-            return 0
-        return len(run.narrowed.chunk_ids) - run.result.chunks
+            ids = [chunk_id for document in self._queue for chunk_id in document["chunk_ids"]]
+            if len(ids) <= MOST_COUNTED or not run.visibility.selects_chunks:
+                return len(ids) > MOST_COUNTED
+        elif run.narrowed is None or run.bits is None:
+            return False
+        else:
+            ids = run.narrowed.chunk_ids.tolist() if run.is_rare else []
+        self._queue = await _rest(self._connection, run, ids)
+        return self._queue is None
 
     def resize(self, began: float) -> None:
         """Let the next batch take up to ``_BATCH_SECONDS``, by the time since this one began.
@@ -363,13 +377,40 @@ def _least_documents(documents: Sequence[asyncpg.Record], chunks: int) -> int:
     return next((count for count, total in enumerate(sums, 1) if total >= chunks), _LARGEST_BATCH)
 
 
+async def _rest(
+    connection: asyncpg.Connection, run: _Run, chunk_ids: Sequence[int]
+) -> list[asyncpg.Record] | None:
+    """The documents behind ``run.after`` with chunks that have the word, are visible and pass.
+
+    Returns None if these chunks are more than ``MOST_COUNTED``. ``chunk_ids``: those of a rare
+    word. Those of a frequent one are soon found in its documents, which takes less time.
+    """
+
+    async def read(candidates: str, *arguments: object) -> list[asyncpg.Record] | None:
+        documents = await _documents(
+            connection, run, "rest", MOST_COUNTED + 1, *arguments, candidates=candidates
+        )
+        is_few = sum(len(document["chunk_ids"]) for document in documents) <= MOST_COUNTED
+        return documents if is_few else None
+
+    for most in _CANDIDATES_READ if run.is_rare else ():
+        step = math.ceil(len(chunk_ids) / most)
+        rest = await read("rest_by_id", _array(chunk_ids[:: -max(1, step)]))
+        if rest is None or step <= 1:
+            return rest
+    return None if run.bits is None else await read("rest_by_document", *run.bits)
+
+
 async def _documents(
-    connection: asyncpg.Connection, run: _Run, name: str, *wanted: object
+    connection: asyncpg.Connection, run: _Run, name: str, *wanted: object, candidates: str = ""
 ) -> list[asyncpg.Record]:
+    """Run a query of documents. Conditions on chunks need a query with ``candidates``."""
     conditions = run.visibility.of_document(first_parameter=5 + len(wanted))
-    if run.visibility.selects_chunks or not conditions.sql:
+    if not conditions.sql or (run.visibility.selects_chunks and not candidates):
         conditions = Condition("true", ())
-    sql = _QUERIES[name].format(conditions=conditions.sql)
+    sql = _QUERIES[name].format(
+        conditions=conditions.sql, candidates=candidates and _QUERIES[candidates]
+    )
     generation_id = run.visibility.generation_id
     uri, agent, line = run.after
     if line == LAST_LINE:

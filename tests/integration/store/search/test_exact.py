@@ -431,6 +431,38 @@ async def test_many_chunks_with_a_word_are_not_counted(
         assert lines_of(first) + lines_of(rest) == [(f"d{number}", 1) for number in range(10)]
 
 
+async def test_only_chunks_that_a_search_can_examine_decide_what_is_counted(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted chunks, the private ones of others and those outside of filters are not left."""
+    monkeypatch.setattr(exact, "_FIRST_WALKED", 2)
+    monkeypatch.setattr(exact, "_CHUNKS_PER_WALKED", 7)
+    monkeypatch.setattr(exact, "MOST_COUNTED", 4)
+    for number in range(5):
+        await index.write(f"d{number}", f"gate {number}")
+        await index.write(f"gone{number}", "gate")
+        await index.write(f"gone{number}")
+        await index.write(f"e{number}", "gate", agent="ann")
+        await index.write(f"other{number}", "gate, closed", kind="code")
+    of_documents, of_texts = Filters(uri_prefix="d"), Filters(without=("closed",))
+    for share, read in [(0.0, (2, 3)), (1.0, (512, 4_096)), (1.0, (2, 512)), (1.0, (2, 3))]:
+        monkeypatch.setattr(retriever, "NARROWED_SHARE", share)
+        monkeypatch.setattr(exact, "_CANDIDATES_READ", read)
+        for agent, filters, expected in [
+            (None, of_documents, (5, False)),
+            (None, of_texts, (5, False)),
+            ("ann", of_documents, (5, False)),
+            ("ann", of_texts, (2, True)),
+            (None, Filters(), (2, True)),
+        ]:
+            options = {"whole_words": True, "agent": agent, "filters": filters}
+            first = await find(index, "gate", limit=1, **options)
+            assert (first.files, first.truncated) == expected, (share, read, agent, filters)
+            rest = await find(index, "gate", after=first.next, **options)
+            everything = await find(index, "gate", **options)
+            assert lines_of(first) + lines_of(rest) == lines_of(everything)
+
+
 async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
     """None of 50 expressions exceeds the bound of time by a statement, or the server's memory."""
     text = "\n".join(["a" * 2000, "ab" * 900, "x" * 1500, "word " * 300, "1" * 800])
