@@ -125,11 +125,18 @@ def connect(redis_url: str, *, blocking: bool = False, endable: bool = False) ->
 
 
 def _keepalive() -> dict[int, int]:
-    """Options by which the system notices within 11 s that the other side of a wait is gone."""
-    seconds = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
-    return {
-        getattr(socket, name): value for name, value in seconds.items() if hasattr(socket, name)
+    """Options by which the system notices within 7 s that the other side of a wait is gone.
+
+    A command that was sent and not acknowledged is not probed, so it has a limit of its own.
+    """
+    values = {
+        "TCP_KEEPIDLE": 3,
+        "TCP_KEEPALIVE": 3,  # its name on macOS
+        "TCP_KEEPINTVL": 2,
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": 7_000,
     }
+    return {getattr(socket, name): value for name, value in values.items() if hasattr(socket, name)}
 
 
 def _parsed(redis_url: str) -> tuple[list[Address], dict[str, Any]]:

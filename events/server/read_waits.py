@@ -18,6 +18,7 @@ __all__ = ["Endable", "are_endable", "end_reads", "longest_wait_s"]
 
 _SHARE_OF_TIMEOUT = 14 / 19
 """Part of a socket's timeout that a read may wait; the rest is for a slow server."""
+_SHORTEST_PATIENCE_S = 5.0
 
 
 class Endable(AbstractConnection):
@@ -27,6 +28,17 @@ class Endable(AbstractConnection):
     """
 
     client_id: int | None = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._longest_s = float(options["socket_timeout"])
+        self._patience_s = max((1 - _SHARE_OF_TIMEOUT) * self._longest_s, _SHORTEST_PATIENCE_S)
+
+    async def send_command(self, *args: Any, **options: Any) -> None:
+        """Send a command; only one that waits for long may take the whole timeout."""
+        wait_s = int(args[args.index(b"BLOCK") + 1]) / 1000 if b"BLOCK" in args else 0.0
+        self.socket_timeout = min(wait_s + self._patience_s, self._longest_s)
+        await super().send_command(*args, **options)
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:
         """Begin as the base class does, then read the id."""

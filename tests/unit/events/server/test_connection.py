@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Coroutine
 from typing import Any
 
@@ -46,6 +47,59 @@ def test_a_write_to_a_broken_connection_is_an_outage(run: Any) -> None:
     broken: Coroutine[Any, Any, None] = write_to_a_broken_connection()
     with pytest.raises(Unavailable):
         run(broken)
+
+
+async def count_commands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer every command by a number, so that reads look endable."""
+    while await reader.read(4096):
+        writer.write(b":1\r\n")
+    writer.close()
+
+
+@pytest.mark.parametrize("is_macos", [False, True])
+def test_a_gone_server_is_noticed_during_a_long_read(
+    is_macos: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system gives up within 7 s, whether it waits for a reply or for an acknowledgement."""
+    if is_macos:
+        monkeypatch.delattr(socket, "TCP_KEEPIDLE")
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+        monkeypatch.setattr(socket, "TCP_KEEPALIVE", 16, raising=False)
+    pool: Any = connect("redis://host", blocking=True, endable=True).connection_pool
+    options = pool.connection_kwargs["socket_keepalive_options"]
+    idle_s = options[16 if is_macos else socket.TCP_KEEPIDLE]
+    assert idle_s + options[socket.TCP_KEEPINTVL] * options[socket.TCP_KEEPCNT] == 7
+    assert is_macos or options[socket.TCP_USER_TIMEOUT] == 7_000
+
+
+@pytest.mark.parametrize(
+    ("query", "longest_s"),
+    [
+        ("", (5, 5.25, 17)),
+        ("?socket_timeout=6", (5, 5.25, 6)),
+        ("?socket_timeout=38", (10, 10.25, 22)),
+    ],
+)
+async def test_a_short_read_of_a_hung_server_ends_early(
+    query: str, longest_s: tuple[float, float, float]
+) -> None:
+    """Only a long read may take as long as the timeout of its socket."""
+    server = await asyncio.start_server(count_commands, "127.0.0.1", 0)
+    url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}{query}"
+    async with server, connect(url, blocking=True, endable=True) as redis:
+        pool: Any = redis.connection_pool
+        connection = await pool.get_connection()
+        timeouts = []
+        for command in (
+            ["PING"],
+            ["XREADGROUP", b"BLOCK", "250"],
+            ["XREADGROUP", b"BLOCK", "12000"],
+        ):
+            await connection.send_command(*command)
+            timeouts.append(connection.socket_timeout)
+            await connection.read_response()
+        await pool.release(connection)
+    assert timeouts == pytest.approx(longest_s)
 
 
 async def test_url_of_a_cluster() -> None:
