@@ -103,7 +103,9 @@ class Reader:
         Raises:
             RedisError: Redis can't be reached.
         """
-        self._suspects = await self._roll.suspects(self._subscriptions) or None
+        suspects = await self._roll.suspects(self._subscriptions)
+        earlier = self._suspects or []
+        self._suspects = [*earlier, *(entry for entry in suspects if entry not in earlier)] or None
         return self.note_search(self._suspects is not None)
 
     def note_search(self, has_suspects: bool) -> bool:
@@ -117,6 +119,12 @@ class Reader:
         if has_suspects:
             self._next_claim = 0.0
         return has_suspects
+
+    def note_failure(self) -> bool:
+        """Claim from all streams after a failed search; return whether the read must end."""
+        if self.is_resting:
+            self._undrained = list(self._subscriptions)
+        return self.note_search(True)
 
     def add(self, subscriptions: Iterable[Subscription]) -> None:
         """Read further streams of the topic too, from the next read on."""
@@ -350,7 +358,7 @@ async def search_for_resting(readers: Iterable[Reader]) -> bool:
         found += [await reader.look_at_roll() for reader in rolls]
     except (RedisError, OSError) as error:
         log.warning("stream.search_failed", error=str(error))
-        found = [reader.note_search(True) for reader in due]
+        found = [reader.note_failure() for reader in due]
     return any(found)
 
 
@@ -383,17 +391,17 @@ class Roll:
         if len(subscriptions) == 1:
             return list(subscriptions)
         now = monotonic()
-        returned = [entry for entry in subscriptions if entry.takes_due_returns(now)]
         if now >= self._next_search_of_all:
             await sign(subscriptions[0].group)
             self._next_search_of_all = now + _SEARCH_ALL_EVERY.total_seconds()
             return list(subscriptions)
-        silent = await self._silent(subscriptions[0].group)
-        if not silent:
-            return returned
-        pending = await consumers_of([entry.group for entry in subscriptions])
-        self._clear(silent, pending)
-        searched = [entry for entry in subscriptions if pending[entry.group]]
+        searched: list[Subscription] = []
+        if silent := await self._silent(subscriptions[0].group):
+            pending = await consumers_of([entry.group for entry in subscriptions])
+            self._clear(silent, pending)
+            searched = [entry for entry in subscriptions if pending[entry.group]]
+        # what is taken here is forgotten, so no command may fail after it
+        returned = [entry for entry in subscriptions if entry.takes_due_returns(monotonic())]
         return searched + [entry for entry in returned if entry not in searched]
 
     async def _silent(self, group: Group) -> Mapping[str, int]:

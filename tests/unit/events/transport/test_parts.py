@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from faust.types import TP
@@ -343,3 +344,56 @@ async def test_resting_readers_are_searched_together(
     ended_at = group.now
     await reading._step()
     assert group.searched_at[-1] == ended_at
+
+
+def reader_of_two(found: list[list[Subscription]]) -> reader.Reader:
+    """Make a reader of two streams, which finds these suspects at each look at the roll."""
+    streams = [subscription(), subscription()]
+    reading = reader.Reader(streams, cast("Redis", None), Options(), cast("Any", None))
+    reading._roll = Mock(suspects=AsyncMock(side_effect=found))
+    reading._without_group.clear()
+    reading._undrained.clear()
+    return reading
+
+
+@pytest.mark.parametrize("failing", ["sign", "consumers_of"])
+async def test_a_failed_look_at_the_roll_forgets_no_return(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream of an entry that was handed back is searched once Redis answers again."""
+    monkeypatch.setattr(reader, "monotonic", lambda: time.monotonic() + 60)
+    monkeypatch.setattr(reader, "sign", AsyncMock(return_value={}))
+    streams, roll = [subscription(), subscription()], reader.Roll(Options())
+    assert await roll.suspects(streams) == streams  # the first search is of all
+    one = entry()
+    streams[1].add(one)
+    streams[1].give_back(one)
+    with streams[1].queue(Mock()):
+        pass
+    with monkeypatch.context() as broken:
+        broken.setattr(reader, "sign", AsyncMock(return_value={"silent": 60_000}))
+        broken.setattr(reader, failing, AsyncMock(side_effect=RedisError))
+        with pytest.raises(RedisError):
+            await roll.suspects(streams)
+    assert await roll.suspects(streams) == streams[1:]
+    assert await roll.suspects(streams) == []
+
+
+async def test_a_later_look_at_the_roll_forgets_no_suspect() -> None:
+    """A reader that did not rest any more searches what an earlier look found."""
+    first, second = subscription(), subscription()
+    reading = reader_of_two([[first], [second, first], []])
+    assert not await reading.look_at_roll()
+    assert not await reading.look_at_roll()
+    reading.is_resting = True
+    assert await reading.look_at_roll()
+    assert reading._suspects == [first, second]
+
+
+async def test_a_failed_search_has_all_streams_claimed_again() -> None:
+    """A reader that rests claims its own entries after a failure, as after a failed read."""
+    reading = reader_of_two([])
+    reading._roll = Mock(suspects=AsyncMock(side_effect=RedisError))
+    reading.is_resting = True
+    assert await reader.search_for_resting([reading])
+    assert reading._undrained == reading._subscriptions
