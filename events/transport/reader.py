@@ -111,14 +111,16 @@ class Reader:
     def note_search(self, has_suspects: bool) -> bool:
         """Plan the next search after one for a reader that rests; return whether the read must end.
 
-        The reader searches before its next read if streams may have overdue entries.
+        The reader searches before its next read if streams may have overdue entries, or were added
+        during the read.
         """
         if not self.is_resting:
             return False  # what it has read since then decides
-        self._plan_search(has_suspects)
-        if has_suspects:
+        must_end = has_suspects or bool(self._without_group)
+        self._plan_search(must_end)
+        if must_end:
             self._next_claim = 0.0
-        return has_suspects
+        return must_end
 
     def note_failure(self) -> bool:
         """Claim from all streams after a failed search; return whether the read must end."""

@@ -397,3 +397,13 @@ async def test_a_failed_search_has_all_streams_claimed_again() -> None:
     reading.is_resting = True
     assert await reader.search_for_resting([reading])
     assert reading._undrained == reading._subscriptions
+
+
+async def test_a_read_must_end_until_added_streams_are_read() -> None:
+    """An end that was missed is repeated at the next search, though no entries are overdue."""
+    reading = reader_of_two([[], []])
+    reading.is_resting = True
+    reading.add([subscription()])
+    for _ in range(2):
+        assert reading.needs_search
+        assert await reader.search_for_resting([reading])
