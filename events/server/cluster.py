@@ -33,6 +33,7 @@ from runtime.errors import ConfigurationError
 __all__ = [
     "ClusterClient",
     "address_of",
+    "all_ended",
     "nodes_of",
     "open_nodes",
     "primaries_of",
@@ -153,7 +154,7 @@ class ClusterClient(Redis):
         runs = [
             self._run_part(owner, commands, sorted(loads + part)) for owner, part in parts.items()
         ]
-        outcomes = await _all_ended(runs)
+        outcomes = await all_ended(runs)
         replies: list[Any] = [None] * len(commands)
         for part in outcomes:
             for number, reply in part.items():
@@ -262,7 +263,7 @@ class ClusterClient(Redis):
         return sum(replies)
 
     async def _on_each_primary(self, *args: Any) -> list[Any]:
-        return await _all_ended([_run(node, args, {}) for node in await self.primaries()])
+        return await all_ended([_run(node, args, {}) for node in await self.primaries()])
 
     async def primaries(self) -> list[Redis]:
         """Return a client for each primary, in the order of their addresses."""
@@ -416,7 +417,7 @@ def _queue(pipeline: Pipeline, args: Sequence[Any], options: Mapping[str, Any]) 
     queue(*args, **options)
 
 
-async def _all_ended(runs: Iterable[Awaitable[Any]]) -> list[Any]:
+async def all_ended(runs: Iterable[Awaitable[Any]]) -> list[Any]:
     """Return the results when all have ended, or raise the first error then."""
     pending = list(runs)
     if len(pending) == 1:

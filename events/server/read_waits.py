@@ -6,19 +6,22 @@ received them. ``CLIENT UNBLOCK`` ends it as if its time were over.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 
-from events.server.cluster import open_nodes
+from events.server.cluster import all_ended, open_nodes
 
 __all__ = ["Endable", "are_endable", "end_reads", "longest_wait_s"]
 
 _SHARE_OF_TIMEOUT = 14 / 19
 """Part of a socket's timeout that a read may wait; the rest is for a slow server."""
-_SHORTEST_PATIENCE_S = 5.0
+_PATIENCE_S = 5.0
+"""Time that a slow server has for a short command, or for more than the wait of a read."""
 
 
 class Endable(AbstractConnection):
@@ -32,7 +35,7 @@ class Endable(AbstractConnection):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._longest_s = float(options["socket_timeout"])
-        self._patience_s = max((1 - _SHARE_OF_TIMEOUT) * self._longest_s, _SHORTEST_PATIENCE_S)
+        self._patience_s = max((1 - _SHARE_OF_TIMEOUT) * self._longest_s, _PATIENCE_S)
 
     async def send_command(self, *args: Any, **options: Any) -> None:
         """Send a command; only one that waits for long may take the whole timeout."""
@@ -59,11 +62,11 @@ class Endable(AbstractConnection):
 def are_endable(client: Redis) -> bool:
     """Return whether the reads of a client can be ended; False before its first connection."""
     pools = [node.connection_pool for node in open_nodes(client)]
-    connections = [
-        *(connection for pool in pools for connection in pool._available_connections),
-        *(connection for pool in pools for connection in pool._in_use_connections),
+    ids = [
+        *(client_id for pool in pools for client_id in _client_ids(pool._available_connections)),
+        *(client_id for pool in pools for client_id in _client_ids(pool._in_use_connections)),
     ]
-    return bool(connections) and all(map(_client_id, connections))
+    return bool(ids) and all(ids)
 
 
 def longest_wait_s(client: Redis) -> float:
@@ -72,18 +75,26 @@ def longest_wait_s(client: Redis) -> float:
 
 
 async def end_reads(client: Redis) -> None:
-    """End the reads of a client that wait now; they return nothing.
+    """End the reads of a client that wait now, at each server that answers; they return nothing.
 
     Raises:
-        RedisError: Redis can't be reached.
+        RedisError, OSError: a server can't be reached.
     """
-    for node in open_nodes(client):
-        ids = [_client_id(connection) for connection in node.connection_pool._in_use_connections]
-        async with node.pipeline(transaction=False) as pipeline:
-            for client_id in filter(None, ids):
-                pipeline.client_unblock(client_id)
-            await pipeline.execute()
+    await all_ended([_end_reads_at(node) for node in open_nodes(client)])
 
 
-def _client_id(connection: AbstractConnection) -> int | None:
-    return connection.client_id if isinstance(connection, Endable) else None
+async def _end_reads_at(node: Redis) -> None:
+    ids = [*filter(None, _client_ids(node.connection_pool._in_use_connections))]
+    async with asyncio.timeout(_PATIENCE_S), node.pipeline(transaction=False) as pipeline:
+        for client_id in ids:
+            pipeline.client_unblock(client_id)
+        await pipeline.execute()
+
+
+def _client_ids(connections: Iterable[AbstractConnection]) -> list[int | None]:
+    """Return the ids of those that are connected; a lost connection keeps its last one."""
+    return [
+        connection.client_id if isinstance(connection, Endable) else None
+        for connection in connections
+        if connection.is_connected
+    ]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import uvloop
+from redis.asyncio import Redis
 from redis.asyncio.connection import SSLConnection
+from redis.exceptions import RedisError
 
+from events.server import read_waits
 from events.server.cluster import ClusterClient
 from events.server.connection import connect, redis_errors
+from events.server.read_waits import are_endable, end_reads
 from events.server.slots import Address, slot_of, slot_of_command
 from runtime.errors import ConfigurationError, Unavailable
 
@@ -49,11 +54,29 @@ def test_a_write_to_a_broken_connection_is_an_outage(run: Any) -> None:
         run(broken)
 
 
-async def count_commands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer every command by a number, so that reads look endable."""
-    while await reader.read(4096):
-        writer.write(b":1\r\n")
-    writer.close()
+class Counting:
+    """Server that answers every command by a number, so that reads look endable."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while command := await reader.read(4096):
+            self.commands.append(command)
+            writer.write(b":1\r\n")
+        writer.close()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[tuple[asyncio.Server, Redis]]:
+        """Start the server and connect to it; one connection is in use, and one is not."""
+        server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, connect(url, blocking=True, endable=True) as client:
+            pool: Any = client.connection_pool
+            _, free = await pool.get_connection(), await pool.get_connection()
+            await pool.release(free)
+            self.commands.clear()
+            yield server, client
 
 
 @pytest.mark.parametrize("is_macos", [False, True])
@@ -84,7 +107,7 @@ async def test_a_short_read_of_a_hung_server_ends_early(
     query: str, longest_s: tuple[float, float, float]
 ) -> None:
     """Only a long read may take as long as the timeout of its socket."""
-    server = await asyncio.start_server(count_commands, "127.0.0.1", 0)
+    server = await asyncio.start_server(Counting().answer, "127.0.0.1", 0)
     url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}{query}"
     async with server, connect(url, blocking=True, endable=True) as redis:
         pool: Any = redis.connection_pool
@@ -100,6 +123,33 @@ async def test_a_short_read_of_a_hung_server_ends_early(
             await connection.read_response()
         await pool.release(connection)
     assert timeouts == pytest.approx(longest_s)
+
+
+async def test_a_lost_node_holds_up_no_end_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reads at the other nodes end first, then the error is raised."""
+    healthy = Counting()
+    async with Counting().client() as (lost_server, lost), healthy.client() as (_, client):
+        pool: Any = lost.connection_pool
+        await pool._available_connections.pop().disconnect()
+        lost_server.close()
+        monkeypatch.setattr(read_waits, "open_nodes", lambda _: [lost, client])
+        with pytest.raises(RedisError):
+            await end_reads(client)
+    assert [b"UNBLOCK" in command for command in healthy.commands] == [True]
+
+
+async def test_connections_that_are_lost_say_nothing_about_ends_of_reads() -> None:
+    """Only the connections that are open count, and the last id of a lost one is not used."""
+    counting = Counting()
+    async with counting.client() as (_, client):
+        pool: Any = client.connection_pool
+        pool._available_connections.append(pool.make_connection())  # it was never connected
+        is_endable = are_endable(client)
+        [busy] = pool._in_use_connections
+        await busy.disconnect()
+        await end_reads(client)
+    assert is_endable
+    assert not counting.commands
 
 
 async def test_url_of_a_cluster() -> None:
