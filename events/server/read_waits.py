@@ -43,6 +43,13 @@ class Endable(AbstractConnection):
         self.socket_timeout = min(wait_s + self._patience_s, self._longest_s)
         await super().send_command(*args, **options)
 
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """Read a reply. Commands of a pipeline are not sent one by one: they may take it all."""
+        try:
+            return await super().read_response(*args, **options)
+        finally:
+            self.socket_timeout = self._longest_s
+
     async def on_connect_check_health(self, check_health: bool = True) -> None:
         """Begin as the base class does, then read the id."""
         await super().on_connect_check_health(check_health)

@@ -42,10 +42,10 @@ begin
     perform set_config('app.agent', former_agent, true);
 end $$;
 
--- Each call is a transaction of its own, so that a failure leaves the statistics of other tables. Older workers call
--- analyze_new_tables.
+-- Each call is a transaction of its own, so that a failure leaves the statistics of other tables. Autovacuum, which
+-- holds the same lock, gives way after a second (deadlock_timeout). Older workers call analyze_new_tables.
 create function analyze_table(name text) returns void
-language plpgsql volatile security definer set search_path = public, pg_temp set lock_timeout = '1s'
+language plpgsql volatile security definer set search_path = public, pg_temp set lock_timeout = '3s'
 as $$
 begin
     execute format('analyze %I', name);

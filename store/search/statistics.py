@@ -25,23 +25,25 @@ _QUERIES = named("maintenance")
 async def analyze(database: Database, project_ids: Sequence[int]) -> None:
     """Analyze new tables, and all that changed once these projects have a large new generation.
 
-    Raises:
-        Unavailable: Postgres cannot be reached.
+    A failure is logged, as statistics only make queries faster.
     """
-    async with database.connection() as connection:
-        rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
+    try:
+        async with database.connection() as connection:
+            rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
+    except Unavailable as error:
+        log.warning("statistics.not_made", reason=str(error))
+        return
     await analyze_tables(database, [row["name"] for row in rows])
 
 
 async def analyze_tables(database: Database, names: Sequence[str]) -> None:
-    """Analyze tables, each in a transaction of its own.
+    """Analyze tables, each in a transaction of its own; a failure is logged.
 
-    A failure is logged, as statistics only make queries faster. A table may be locked: autovacuum
-    holds the same lock, and a build of a vector index holds it for minutes.
+    A build of a vector index holds the lock of its table for minutes.
     """
     for name in names:
         try:
             async with database.connection() as connection:
                 await connection.execute(_QUERIES["analyze_table"], name, timeout=_TIMEOUT_S)
         except Unavailable as error:
-            log.info("statistics.not_made", table=name, reason=str(error))
+            log.warning("statistics.not_made", table=name, reason=str(error))

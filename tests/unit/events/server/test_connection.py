@@ -106,7 +106,7 @@ def test_a_gone_server_is_noticed_during_a_long_read(
 async def test_a_short_read_of_a_hung_server_ends_early(
     query: str, longest_s: tuple[float, float, float]
 ) -> None:
-    """Only a long read may take as long as the timeout of its socket."""
+    """Only a long read may take as long as the timeout of its socket, and a pipeline after any."""
     server = await asyncio.start_server(Counting().answer, "127.0.0.1", 0)
     url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}{query}"
     async with server, connect(url, blocking=True, endable=True) as redis:
@@ -121,6 +121,7 @@ async def test_a_short_read_of_a_hung_server_ends_early(
             await connection.send_command(*command)
             timeouts.append(connection.socket_timeout)
             await connection.read_response()
+            assert connection.socket_timeout == pool.connection_kwargs["socket_timeout"]
         await pool.release(connection)
     assert timeouts == pytest.approx(longest_s)
 
