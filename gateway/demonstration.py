@@ -50,7 +50,6 @@ FILES = (
     "processors/answering/freshness.py",
     "processors/answering/fusion.py",
     "processors/answering/pipeline.py",
-    "processors/answering/query_vectors.py",
     "processors/answering/results.py",
     "processors/answering/timing.py",
     "processors/embedders/remote/circuit_breaker.py",

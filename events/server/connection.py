@@ -25,7 +25,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from events.server.cluster import ClusterClient, primaries_of
-from events.server.read_waits import Endable
+from events.server.read_waits import PATIENCE_S, SHARE_OF_TIMEOUT, Endable
 from events.server.slots import Address
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 from runtime.intervals import Backoff
@@ -213,6 +213,24 @@ class _Cancellable(AbstractConnection):
     (https://github.com/python/cpython/issues/86296). uvloop raises RuntimeError on a write to a
     connection that it has seen break before its reader was notified.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._longest_s = float(options["socket_timeout"])
+        self._patience_s = max((1 - SHARE_OF_TIMEOUT) * self._longest_s, PATIENCE_S)
+
+    async def send_command(self, *args: Any, **options: Any) -> None:
+        """Send a command; only one that waits for long may take the whole timeout."""
+        wait_s = int(args[args.index(b"BLOCK") + 1]) / 1000 if b"BLOCK" in args else 0.0
+        self.socket_timeout = min(wait_s + self._patience_s, self._longest_s)
+        await super().send_command(*args, **options)
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """Read a reply. Commands of a pipeline are not sent one by one: they may take it all."""
+        try:
+            return await super().read_response(*args, **options)
+        finally:
+            self.socket_timeout = self._longest_s
 
     async def send_packed_command(
         self, command: bytes | str | Iterable[bytes], check_health: bool = True

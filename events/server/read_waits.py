@@ -16,11 +16,18 @@ from redis.asyncio.connection import AbstractConnection
 
 from events.server.cluster import all_ended, open_nodes
 
-__all__ = ["Endable", "are_endable", "end_reads", "longest_wait_s"]
+__all__ = [
+    "PATIENCE_S",
+    "SHARE_OF_TIMEOUT",
+    "Endable",
+    "are_endable",
+    "end_reads",
+    "longest_wait_s",
+]
 
-_SHARE_OF_TIMEOUT = 14 / 19
+SHARE_OF_TIMEOUT = 14 / 19
 """Part of a socket's timeout that a read may wait; the rest is for a slow server."""
-_PATIENCE_S = 5.0
+PATIENCE_S = 5.0
 """Time that a slow server has for a short command, or for more than the wait of a read."""
 
 
@@ -31,24 +38,6 @@ class Endable(AbstractConnection):
     """
 
     client_id: int | None = None
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._longest_s = float(options["socket_timeout"])
-        self._patience_s = max((1 - _SHARE_OF_TIMEOUT) * self._longest_s, _PATIENCE_S)
-
-    async def send_command(self, *args: Any, **options: Any) -> None:
-        """Send a command; only one that waits for long may take the whole timeout."""
-        wait_s = int(args[args.index(b"BLOCK") + 1]) / 1000 if b"BLOCK" in args else 0.0
-        self.socket_timeout = min(wait_s + self._patience_s, self._longest_s)
-        await super().send_command(*args, **options)
-
-    async def read_response(self, *args: Any, **options: Any) -> Any:
-        """Read a reply. Commands of a pipeline are not sent one by one: they may take it all."""
-        try:
-            return await super().read_response(*args, **options)
-        finally:
-            self.socket_timeout = self._longest_s
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:
         """Begin as the base class does, then read the id."""
@@ -78,7 +67,7 @@ def are_endable(client: Redis) -> bool:
 
 def longest_wait_s(client: Redis) -> float:
     """Return for how many seconds a read may wait without a timeout of its socket."""
-    return _SHARE_OF_TIMEOUT * float(client.connection_pool.connection_kwargs["socket_timeout"])
+    return SHARE_OF_TIMEOUT * float(client.connection_pool.connection_kwargs["socket_timeout"])
 
 
 async def end_reads(client: Redis) -> None:
@@ -92,7 +81,7 @@ async def end_reads(client: Redis) -> None:
 
 async def _end_reads_at(node: Redis) -> None:
     ids = [*filter(None, _client_ids(node.connection_pool._in_use_connections))]
-    async with asyncio.timeout(_PATIENCE_S), node.pipeline(transaction=False) as pipeline:
+    async with asyncio.timeout(PATIENCE_S), node.pipeline(transaction=False) as pipeline:
         for client_id in ids:
             pipeline.client_unblock(client_id)
         await pipeline.execute()
