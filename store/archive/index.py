@@ -243,14 +243,7 @@ async def insert_file(connection: asyncpg.Connection, project_id: int, file: New
     segment_id: int = await connection.fetchval(
         _QUERIES["insert_segment"],
         project_id,
-        file.kind,
-        file.path,
-        file.sha256,
-        file.size_bytes,
-        file.raw_bytes,
-        file.entries,
-        file.first_position,
-        file.last_position,
+        *_columns(file),
         file.created_at,
     )
     if file.spans:
@@ -266,19 +259,7 @@ async def enter_files(
     event_ids: Sequence[str],
 ) -> None:
     """Enter files that were just written, and remove their events from the outbox."""
-    rows = [
-        (
-            file.kind,
-            file.path,
-            file.sha256,
-            file.size_bytes,
-            file.raw_bytes,
-            file.entries,
-            file.first_position,
-            file.last_position,
-        )
-        for file in files
-    ]
+    rows = [_columns(file) for file in files]
     spans = [span for file in files for span in file.spans]
     await connection.execute(
         _QUERIES["enter_files"],
@@ -287,6 +268,19 @@ async def enter_files(
         [file.path for file in files for _ in file.spans],
         *(span_columns(spans) if spans else ([], [], [], [])),
         event_ids,
+    )
+
+
+def _columns(file: NewFile) -> tuple[object, ...]:
+    return (
+        file.kind,
+        file.path,
+        file.sha256,
+        file.size_bytes,
+        file.raw_bytes,
+        file.entries,
+        file.first_position,
+        file.last_position,
     )
 
 
