@@ -517,6 +517,7 @@ class _Operations(Operations):
 
     async def stop_replay(self, replay_id: str) -> ReplayState:
         self.contents.done.append(("stop", replay_id))
+        self.contents.advance_replay(state="stopped")
         return self.contents.running_replay
 
     async def switch(self, project: str, generation: int) -> ReplayState:
