@@ -74,8 +74,9 @@ class Reader:
         self._options = options
         self._deliver = deliver
         self._stopping = asyncio.Event()
-        self._without_group = list(subscriptions)
         self._undrained = list(subscriptions)
+        self._without_group = list(subscriptions)
+        """All of these are undrained, too."""
         self._roll = Roll(options)
         self._next_claim = 0.0
         self._suspects: list[Subscription] | None = None
@@ -165,12 +166,11 @@ class Reader:
             await roll.group.leave()
 
     async def _step(self) -> None:
-        while self._without_group:
-            await self._without_group[-1].group.create()
-            self._without_group.pop()
         while self._undrained:
-            await self._take_over(self._undrained[-1], timedelta(), here=True)
-            self._undrained.pop()
+            await self._create_groups()
+            subscription = self._undrained[0]
+            await self._take_over(subscription, timedelta(), here=True)
+            self._undrained.remove(subscription)
         if monotonic() >= self._next_claim:
             await self._search()
         if monotonic() >= self._next_cleanup:
@@ -179,6 +179,13 @@ class Reader:
         # a due claim comes first (see ``Roll``), and so do the groups of new streams
         if room and monotonic() < self._next_claim and not self._without_group:
             await self._read(room)
+
+    async def _create_groups(self) -> None:
+        """Create missing groups, also of the streams that are added in the meantime."""
+        while self._without_group:
+            subscription = self._without_group[0]
+            await subscription.group.create()
+            self._without_group.remove(subscription)
 
     async def _search(self) -> None:
         """Take over overdue entries, and plan the next search."""

@@ -407,3 +407,30 @@ async def test_a_read_must_end_until_added_streams_are_read() -> None:
     for _ in range(2):
         assert reading.needs_search
         assert await reader.search_for_resting([reading])
+
+
+@pytest.mark.parametrize("during", ["create", "pending"])
+async def test_streams_that_are_added_at_the_start_are_created_and_drained(during: str) -> None:
+    """Each stream has a group before its pending entries are claimed, also if it is added then."""
+    streams = [subscription() for _ in range(3)]
+    reading = reader.Reader(streams[:2], cast("Redis", None), Options(), cast("Any", None))
+    done: list[tuple[str, Group]] = []
+
+    def command(name: str, group: Group) -> Callable[..., Awaitable[list[Any]]]:
+        async def run(*_: Any, **__: Any) -> list[Any]:
+            if name == during and len(reading._subscriptions) == 2:
+                reading.add(streams[2:])
+            done.append((name, group))
+            return []
+
+        return run
+
+    for each in streams:
+        group: Any = each.group
+        group.create, group.pending = command("create", group), command("pending", group)
+    reading._roll = Mock(suspects=AsyncMock(side_effect=[[]]))
+    reading._read = AsyncMock()  # type: ignore[method-assign]
+    await reading._step()
+    assert len(done) == 6
+    for each in streams:
+        assert done.index(("create", each.group)) < done.index(("pending", each.group))
