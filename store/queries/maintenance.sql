@@ -76,7 +76,8 @@ select project_id from overdue_projects($1, $2) as o (project_id)
 
 -- name: tables_to_analyze
 -- Tables that have no statistics, and all that have changed if these projects have a large generation
--- which the statistics do not know. Its vectors are analyzed with their index.
+-- which the statistics do not know. Its vectors are analyzed with their index. It is marked as known, so
+-- the caller analyzes chunks in the same transaction.
 with unknown as materialized (
     select array(select take_unknown_generations($1)) as generations
 )

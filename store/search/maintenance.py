@@ -21,7 +21,7 @@ from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.due_projects import DueProject, DueProjects, Task
+from store.search.due_projects import LEASE, DueProject, DueProjects, Task
 from store.search.index_builders import BuildLimits
 from store.search.keyword.segment_merge import (
     find_wasteful,
@@ -132,7 +132,8 @@ class Maintenance:
         written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
         await self._sweeps.note(written, SWEEP_INTERVAL)
         if due:
-            await analyze(self._database, [project.project_id for project in due])
+            renew = partial(self._due_keywords.postpone, due, LEASE)
+            await analyze(self._database, [project.project_id for project in due], renew)
         await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _keep_vectors(self) -> None:

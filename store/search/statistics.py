@@ -6,7 +6,7 @@ row of a new one, and may choose any index that begins with the generation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -18,30 +18,48 @@ __all__ = ["analyze", "analyze_tables"]
 
 log = structlog.get_logger(__name__)
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 50.0
+"""Longest time for a table. The lease of the projects (``due_projects.LEASE``) is longer."""
+
 _QUERIES = named("maintenance")
 
+Renew = Callable[[], Awaitable[object]]
 
-async def analyze(database: Database, project_ids: Sequence[int]) -> None:
+
+async def _need_no_lease() -> None:
+    """Do nothing."""
+
+
+async def analyze(
+    database: Database, project_ids: Sequence[int], renew: Renew = _need_no_lease
+) -> None:
     """Analyze new tables, and all that changed once these projects have a large new generation.
 
-    A failure is logged, as statistics only make queries faster.
+    A failure is logged, as statistics only make queries faster. If it is that of ``chunks``, the
+    generation remains new. ``renew`` is awaited before each table: it extends a lease.
     """
     try:
-        async with database.connection() as connection:
+        async with database.transaction() as connection:
             rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
+            names = [row["name"] for row in rows]
+            if "chunks" in names:
+                names.remove("chunks")
+                await connection.execute(_QUERIES["analyze_table"], "chunks", timeout=_TIMEOUT_S)
     except Unavailable as error:
         log.warning("statistics.not_made", reason=str(error))
         return
-    await analyze_tables(database, [row["name"] for row in rows])
+    await analyze_tables(database, names, renew)
 
 
-async def analyze_tables(database: Database, names: Sequence[str]) -> None:
+async def analyze_tables(
+    database: Database, names: Sequence[str], renew: Renew = _need_no_lease
+) -> None:
     """Analyze tables, each in a transaction of its own; a failure is logged.
 
     A build of a vector index holds the lock of its table for minutes.
     """
     for name in names:
+        await renew()
         try:
             async with database.connection() as connection:
                 await connection.execute(_QUERIES["analyze_table"], name, timeout=_TIMEOUT_S)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
+from typing import Any
 
 import asyncpg
 import numpy as np
@@ -18,12 +19,24 @@ from store.generations.catalog import Generation
 from store.inspection.vectors import index_findings
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search import due_projects, index_builders, maintenance, vector_indexes
-from store.search.due_projects import DueProjects, Task, overdue_projects, waiting_projects
+from store.search import (
+    due_projects,
+    index_builders,
+    maintenance,
+    statistics,
+    vector_indexes,
+)
+from store.search.due_projects import (
+    DueProject,
+    DueProjects,
+    Task,
+    overdue_projects,
+    waiting_projects,
+)
 from store.search.filters import Visibility
 from store.search.keyword.segment_merge import list_sizes
 from store.search.maintenance import Maintenance
-from store.search.statistics import analyze
+from store.search.statistics import analyze, analyze_tables
 from store.search.vector_indexes import VectorIndexes
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
@@ -410,6 +423,57 @@ async def test_statistics_know_each_large_generation(index: Index, database: Fre
                 await analyze(index.database, [generation.project_id])
         assert await expected() > 1_000
     await owner.close()
+
+
+async def test_a_generation_is_known_once_its_chunks_are_analyzed(
+    index: Index, database: Fresh
+) -> None:
+    """If that fails, they are analyzed at the next visit."""
+    owner = await asyncpg.connect(database.owner_url)
+    await _without_autovacuum(owner)
+    texts = [f"walrus {number}" for number in range(1_500)]
+    await index.store.apply([index.document("d", texts)])
+    generation = await index.live()
+
+    async def is_counted() -> bool:
+        changed = "select pg_stat_get_mod_since_analyze('chunks'::regclass)"
+        return bool(await owner.fetchval(changed) >= 1_000)
+
+    async def is_known() -> bool:
+        known = "select in_statistics from generations where id = $1"
+        return bool(await owner.fetchval(known, generation.id))
+
+    await eventually(is_counted, "the server has counted the rows")
+    async with owner.transaction():
+        await owner.execute("lock table chunks in share update exclusive mode")
+        await analyze(index.database, [generation.project_id])
+    assert not await is_known()
+    await analyze(index.database, [generation.project_id])
+    assert await is_known()
+    await owner.close()
+
+
+async def test_projects_are_kept_while_tables_are_analyzed(
+    index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other worker takes them, though all tables together may take longer than a lease."""
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    owner = await asyncpg.connect(database.owner_url)
+    await _without_autovacuum(owner)
+    await write_many(index, 70)
+    await eventually(lambda: _has_new_tables(owner), "the server has counted the rows")
+    other = DueProjects(index.database, Task.SEGMENTS)
+    taken: list[list[DueProject]] = []
+
+    async def analyze_slowly(*arguments: Any) -> None:
+        await owner.execute("update maintenance_due set due_at = now()")  # the lease ends
+        await analyze_tables(*arguments)
+        taken.append(await other.take())
+
+    monkeypatch.setattr(statistics, "analyze_tables", analyze_slowly)
+    await Maintenance(index.database)._keep_keywords()
+    await owner.close()
+    assert taken == [[]]
 
 
 async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
