@@ -33,8 +33,8 @@ class FedOutcome(NamedTuple):
 class OutcomeFeed:
     """Sends each outcome to every subscriber, while there are any.
 
-    A subscriber that does not take its outcomes is ended after 64 of them; it can subscribe again
-    where it was.
+    A subscriber that does not take them as fast as they come reads them again from the streams, so
+    64 outcomes are in memory for it at most.
     """
 
     def __init__(self, outcomes: Outcomes) -> None:
@@ -61,8 +61,8 @@ class OutcomeFeed:
         """Yield outcomes as they come, and positions alone at once and after each ``idle`` time.
 
         ``after`` has the entry ids after which to begin, of the latest 100,000 of each partition;
-        without it, the first outcome is the next to come. The iteration ends if the subscriber is
-        too slow, the reader has failed, or the feed is closed.
+        without it, the first outcome is the next to come. The iteration ends if the reader has
+        failed or the feed is closed.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -78,7 +78,12 @@ class OutcomeFeed:
             if after is not None:
                 async for fed in self._missed(positions, joined_at):
                     yield fed
-            while not self._closed.is_set() and (queue not in self._slow or not queue.empty()):
+            while not self._closed.is_set():
+                if queue in self._slow and queue.empty():
+                    self._slow.discard(queue)
+                    async for fed in self._missed(positions, dict(self._positions)):
+                        yield fed
+                    continue
                 item = await self._next(queue, idle)
                 if item is None:
                     if self._reader is None or self._reader.done():
@@ -120,7 +125,9 @@ class OutcomeFeed:
         self, positions: dict[int, str], until: Mapping[int, str]
     ) -> AsyncIterator[FedOutcome]:
         """Yield the outcomes between the positions of a subscriber and those of the reader."""
-        while True:
+        for partition in until:
+            positions.setdefault(partition, "0-0")  # the number was raised
+        while not self._closed.is_set():
             behind = {
                 partition: entry_id
                 for partition, entry_id in positions.items()

@@ -24,7 +24,7 @@ from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, KeyedRoute, Services, ServicesOf
 from gateway.knowledge import Question
 from gateway.operations.operations import Operations
-from runtime.errors import Busy, HeadraceError, NotFound, UsageError
+from runtime.errors import Busy, HeadraceError, NotFound, Unavailable, UsageError
 from store.views.batches import BatchProgress
 
 __all__ = ["EVENT_STREAM", "operation_streams", "question_stream", "router"]
@@ -181,8 +181,12 @@ class _Progress:
             progress = await self._services.batches.progress(self._project, self._batch)
         except NotFound:  # no change of it is handled; its first outcome counts again
             return None
-        took = time.monotonic() - began
-        self._next_at = began + max(_PROGRESS.total_seconds(), _PROGRESS_SHARE * took)
+        except Unavailable:  # it is counted later, and the outcomes go on
+            self._has_moved = True
+            return None
+        finally:
+            took = time.monotonic() - began
+            self._next_at = began + max(_PROGRESS.total_seconds(), _PROGRESS_SHARE * took)
         return _event("batch.progress", _PROGRESS_BODY.dump_json(progress).decode())
 
 

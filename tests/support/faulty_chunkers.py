@@ -44,7 +44,7 @@ def _dawdle() -> None:
     """Imitate a parser that gets little processor time."""
     for _ in range(18):
         time.sleep(0.2)
-        until = time.process_time() + 0.02
+        until = time.process_time() + 0.01
         while time.process_time() < until:
             pass
 

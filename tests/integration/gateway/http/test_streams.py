@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import httpx2
+import pytest
 
 from gateway.auth.callers import Right
+from runtime.errors import Unavailable
+from store.views.batches import Batches, BatchProgress
 from tests.integration.gateway.http.test_documents import put
 from tests.support.gateways import Gateway
 
@@ -118,6 +121,27 @@ async def test_progress_counts_the_changes_that_the_stream_leaves_out(
                     counted = event.data["indexed"]
                 else:
                     assert event.data["uri"] == "birds/a.md"
+
+
+async def test_outcomes_follow_while_a_batch_can_not_be_counted(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress follows as soon as it can be counted."""
+    count = Batches.progress
+    failures = [Unavailable("a statement took too long", "try again")]
+
+    async def fail_once(batches: Batches, project: str, batch: str) -> BatchProgress:
+        if failures:
+            raise failures.pop()
+        return await count(batches, project, batch)
+
+    monkeypatch.setattr(Batches, "progress", fail_once)
+    async with stream(client, "GET", "events", params={"batch": "import-4"}) as events:
+        change = {"batch": "import-4", "data": {"uri": "a.md", "content": "Herons."}}
+        assert (await client.post("changes", json=[change])).status_code == 202
+        names = [(await anext(events)).name for _ in range(2)]
+    assert names == ["document.indexed", "batch.progress"]
+    assert not failures
 
 
 async def test_a_batch_can_be_followed_before_its_first_change(client: httpx2.AsyncClient) -> None:
