@@ -328,14 +328,15 @@ class _Documents:
         depend on documents that the agent may not see. Returns False if all chunks are searched.
         """
         run = self._run
+        ids: Sequence[int] = ()
         if self._queue is not None:
             ids = [chunk_id for document in self._queue for chunk_id in document["chunk_ids"]]
             if len(ids) <= MOST_COUNTED or not run.visibility.selects_chunks:
                 return len(ids) > MOST_COUNTED
         elif run.narrowed is None or run.bits is None:
             return False
-        else:
-            ids = run.narrowed.chunk_ids.tolist() if run.is_rare else []
+        elif run.is_rare:
+            ids = run.narrowed.chunk_ids.tolist()
         self._queue = await _rest(self._connection, run, ids)
         return self._queue is None
 
@@ -382,23 +383,32 @@ async def _rest(
 ) -> list[asyncpg.Record] | None:
     """The documents behind ``run.after`` with chunks that have the word, are visible and pass.
 
-    Returns None if these chunks are more than ``MOST_COUNTED``. ``chunk_ids``: those of a rare
-    word. Those of a frequent one are soon found in its documents, which takes less time.
+    Returns None if these chunks are more than ``MOST_COUNTED``. ``chunk_ids``: see ``_sources``.
     """
-
-    async def read(candidates: str, *arguments: object) -> list[asyncpg.Record] | None:
+    documents: list[asyncpg.Record] = []
+    for candidates, arguments in _sources(run, chunk_ids):
         documents = await _documents(
             connection, run, "rest", MOST_COUNTED + 1, *arguments, candidates=candidates
         )
-        is_few = sum(len(document["chunk_ids"]) for document in documents) <= MOST_COUNTED
-        return documents if is_few else None
+        if sum(len(document["chunk_ids"]) for document in documents) > MOST_COUNTED:
+            return None
+    return documents
 
-    for most in _CANDIDATES_READ if run.is_rare else ():
-        step = math.ceil(len(chunk_ids) / most)
-        rest = await read("rest_by_id", _array(chunk_ids[:: -max(1, step)]))
-        if rest is None or step <= 1:
-            return rest
-    return None if run.bits is None else await read("rest_by_document", *run.bits)
+
+def _sources(run: _Run, chunk_ids: Sequence[int]) -> list[tuple[str, tuple[object, ...]]]:
+    """Queries of chunks with a word, and their arguments: first of some chunks, at last of all.
+
+    ``chunk_ids``: those of a rare word. Those of the last documents are probably the last ones.
+    Without, or if they are many, all are soon found in their documents, which takes less time.
+    """
+    steps = [math.ceil(len(chunk_ids) / most) for most in _CANDIDATES_READ]
+    some = [step for step in steps if step > 1]
+    by_id: list[tuple[str, tuple[object, ...]]] = [
+        ("rest_by_id", (_array(chunk_ids[::-step]),)) for step in (*some, 1)
+    ]
+    if run.bits is None or steps[-1] == 1:
+        return by_id
+    return [*by_id[:-1], ("rest_by_document", run.bits)]
 
 
 async def _documents(
@@ -415,6 +425,8 @@ async def _documents(
     uri, agent, line = run.after
     if line == LAST_LINE:
         agent += _AFTER_AGENT
+    if run.timeout_ms < math.inf:  # the first query needs no round trip before it
+        await _bound(connection, run)
     run.timeout_ms = run.left_ms
     rows: list[asyncpg.Record] = await connection.fetch(
         sql, generation_id, uri, agent, str(run.timeout_ms), *wanted, *conditions.arguments

@@ -25,6 +25,7 @@ from store.search.patterns import Pattern
 from store.types import ChunkWrite
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
+from tests.support.waiting import within
 
 HOSTILE = [
     *(f"{'a?' * n}{'a' * n}" for n in (10, 30, 100)),
@@ -445,8 +446,16 @@ async def test_only_chunks_that_a_search_can_examine_decide_what_is_counted(
         await index.write(f"e{number}", "gate", agent="ann")
         await index.write(f"other{number}", "gate, closed", kind="code")
     of_documents, of_texts = Filters(uri_prefix="d"), Filters(without=("closed",))
-    for share, read in [(0.0, (2, 3)), (1.0, (512, 4_096)), (1.0, (2, 512)), (1.0, (2, 3))]:
+    most_bits = retriever._MOST_BITS
+    for share, read, bits in [
+        (0.0, (2, 3), most_bits),
+        (1.0, (512, 4_096), most_bits),
+        (1.0, (2, 512), most_bits),
+        (1.0, (2, 3), most_bits),
+        (1.0, (2, 3), 0),
+    ]:
         monkeypatch.setattr(retriever, "NARROWED_SHARE", share)
+        monkeypatch.setattr(retriever, "_MOST_BITS", bits)
         monkeypatch.setattr(exact, "_CANDIDATES_READ", read)
         for agent, filters, expected in [
             (None, of_documents, (5, False)),
@@ -457,10 +466,33 @@ async def test_only_chunks_that_a_search_can_examine_decide_what_is_counted(
         ]:
             options = {"whole_words": True, "agent": agent, "filters": filters}
             first = await find(index, "gate", limit=1, **options)
-            assert (first.files, first.truncated) == expected, (share, read, agent, filters)
+            assert (first.files, first.truncated) == expected, (share, read, bits, agent)
             rest = await find(index, "gate", after=first.next, **options)
             everything = await find(index, "gate", **options)
             assert lines_of(first) + lines_of(rest) == lines_of(everything)
+
+
+async def test_the_look_at_what_is_left_ends_with_the_search(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no longer than the time that the batches before it have left."""
+    monkeypatch.setattr(exact, "_FIRST_WALKED", 2)
+    for number in range(10):
+        await index.write(f"d{number}", f"gate {number}")
+    rest = exact._QUERIES["rest"].replace("limit $5", "and pg_sleep(600) is not null limit $5")
+    monkeypatch.setattr(exact, "_QUERIES", {**exact._QUERIES, "rest": rest})
+    search_batch, now = exact._search_batch, 0.0
+
+    async def search_slowly(*arguments: Any) -> None:
+        nonlocal now
+        await search_batch(*arguments)
+        now = 599.9
+
+    monkeypatch.setattr(exact, "monotonic", lambda: now)
+    monkeypatch.setattr(exact, "_search_batch", search_slowly)
+    async with within(20):
+        first = await find(index, "gate", whole_words=True, limit=1, seconds=600.0)
+    assert (first.files, first.truncated, first.searched_to) == (2, True, "d1")
 
 
 async def test_hostile_expressions_are_refused_or_bounded(index: Index) -> None:
