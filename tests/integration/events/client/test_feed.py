@@ -41,13 +41,19 @@ async def reader(redis_url: str) -> AsyncIterator[Redis]:
         yield connection
 
 
+def event_id_of(sent: Outcome) -> str:
+    """Event id of the change of an outcome."""
+    assert sent.data.event_id is not None
+    return sent.data.event_id
+
+
 async def taken(feed: AsyncIterator[FedOutcome], count: int) -> list[str]:
     """Event ids of the next outcomes of a subscriber."""
     ids: list[str] = []
     while len(ids) < count:
         fed = await anext(feed)
         if fed.outcome is not None:
-            ids.append(fed.outcome.data.event_id)
+            ids.append(event_id_of(fed.outcome))
     return ids
 
 
@@ -61,7 +67,7 @@ async def test_a_slow_subscriber_gets_each_outcome_once(reader: Redis) -> None:
     outcomes = Outcomes(reader, Names(partitions=2))
     feed = OutcomeFeed(outcomes)
     sent = [outcome(number % 2, number) for number in range(3 * BURST)]
-    expected = [entry.data.event_id for entry in sent]
+    expected = [event_id_of(entry) for entry in sent]
     async with (
         aclosing(feed.subscribe(idle=IDLE)) as slow,
         aclosing(feed.subscribe(idle=IDLE)) as other,
@@ -95,6 +101,6 @@ async def test_a_slow_subscriber_gets_the_outcomes_of_new_partitions(reader: Red
         await outcomes.publish(sent)
         await waiting
         ids = await taken(slow, BURST)
+    expected = [event_id_of(entry) for entry in sent]
     for partition in range(2):
-        of_all = [entry.data.event_id for entry in sent]
-        assert of_partition(ids, partition) == of_partition(of_all, partition)
+        assert of_partition(ids, partition) == of_partition(expected, partition)
