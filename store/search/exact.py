@@ -402,9 +402,9 @@ def _sources(run: _Run, chunk_ids: Sequence[int]) -> list[tuple[str, tuple[objec
     Without, or if they are many, all are soon found in their documents, which takes less time.
     """
     steps = [math.ceil(len(chunk_ids) / most) for most in _CANDIDATES_READ]
-    some = [step for step in steps if step > 1]
+    sampling = [step for step in steps if step > 1]
     by_id: list[tuple[str, tuple[object, ...]]] = [
-        ("rest_by_id", (_array(chunk_ids[::-step]),)) for step in (*some, 1)
+        ("rest_by_id", (_array(chunk_ids[::-step]),)) for step in (*sampling, 1)
     ]
     if run.bits is None or steps[-1] == 1:
         return by_id
