@@ -6,7 +6,7 @@ The signature is the lines that define the unit.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -64,7 +64,6 @@ _MARKS_OF_COMMENTS = ("//", "#", "*", "--")
 """A search for these takes a fraction of the time of the regular expressions."""
 
 _COMMENT_MARKS = re.compile(r"^[ \t]*[/#*!-]+", re.MULTILINE)
-_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
 class Signature(NamedTuple):
@@ -132,7 +131,7 @@ def definitions_of(content: str, symbol: str, first_line: int = 1) -> list[Signa
     """
     *owners, own = names_in(symbol)
     lines = content.split("\n")
-    named = _rows_with(lines, own)
+    named = list(_rows_with(lines, own))
     begins = re.compile(rf"{_OWNERS}{re.escape(own)}(?!\w)")
     rows = [row for row in named if _begins(lines[row], begins)]
     rows = rows or [row for row in named if _has_body(lines, row, own)]
@@ -155,22 +154,23 @@ def _row_of_definition(content: str, name: str) -> int | None:
     if not own or own not in content:  # as in most chunks, so their lines need not be divided
         return None
     lines = content.split("\n")
-    named = _rows_with(lines, own)
-    row = next((row for row in named if _defines(lines[row][:_LONGEST_LINE], own)), None)
+    rows = _rows_with(lines, own)
+    row = next((row for row in rows if _defines(lines[row][:_LONGEST_LINE], own)), None)
     if row is not None:
         return row
+    named = _rows_with(lines, own)
     code = (row for row, line in enumerate(lines) if line.strip() and not _COMMENT.match(line))
     beginning = {*islice(code, _FIRST_LINES)}.intersection(named)
     return next((row for row in sorted(beginning) if _has_body(lines, row, own)), None)
 
 
-def _rows_with(lines: Sequence[str], name: str) -> list[int]:
+def _rows_with(lines: Sequence[str], name: str) -> Iterator[int]:
     """Rows of the lines that have a name, without those of comments."""
-    return [
+    return (
         row
         for row, line in enumerate(lines)
         if name in line and line.strip() and not _COMMENT.match(line)
-    ]
+    )
 
 
 def _begins(line: str, name: re.Pattern[str]) -> bool:
@@ -253,7 +253,12 @@ def _whole(lines: Sequence[str]) -> list[str]:
     """Lines of a signature: up to the one that closes its brackets."""
     depth = 0
     for count, line in enumerate(lines, start=1):
-        depth += sum(_BRACKETS.get(character, 0) for character in line[:_LONGEST_LINE])
+        depth += _depth_of(line[:_LONGEST_LINE])
         if depth <= 0:
             return [line[:_LONGEST_LINE] for line in lines[:count]]
     return [lines[0][:_LONGEST_LINE]]
+
+
+def _depth_of(line: str) -> int:
+    """Number of brackets that a line opens, less those that it closes."""
+    return line.count("(") + line.count("[") - line.count(")") - line.count("]")

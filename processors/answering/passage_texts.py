@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from content.places import united
-from content.signatures import Signature, owners_of, signature_of, symbols_of
+from content.signatures import Signature, is_defined_in, owners_of, signature_of, symbols_of
 from processors.answering.units import Passage
 from store.documents.text import TextPart, joined_lines
 from store.generations.catalog import Generation
@@ -157,7 +157,7 @@ def _beginnings(passage: Passage, rows: Mapping[int, ChunkRow]) -> list[UnitBegi
         return []
     [name] = names
     contents = (rows[chunk_id].content for chunk_id in passage.chunk_ids if chunk_id in rows)
-    if any(signature_of(content, name) is not None for content in contents):
+    if any(is_defined_in(content, name) for content in contents):
         return []
     owners = owners_of(name)
     separator = owners[-1][1][len(owners[-1][0]) :] if owners else "."
@@ -168,8 +168,12 @@ def _beginnings(passage: Passage, rows: Mapping[int, ChunkRow]) -> list[UnitBegi
 def _with_signatures(
     text: PassageText, beginnings: Sequence[UnitBeginning], parts: Sequence[ChunkPart]
 ) -> PassageText:
-    """Add the signatures of the units that a text begins within, unless it has its own."""
-    if not beginnings or signature_of(text.row.content, beginnings[-1].name) is not None:
+    """Add the signatures of the units that a text begins within, unless it has its own.
+
+    One that has beginnings has none in any single chunk.
+    """
+    is_joined = len(text.chunk_ids) > 1
+    if not beginnings or (is_joined and is_defined_in(text.row.content, beginnings[-1].name)):
         return text
     return replace(text, signatures=_signatures(beginnings, parts))
 
@@ -182,10 +186,11 @@ def _signatures(
     A unit may have several definitions of one name, such as overloads.
     """
     signatures: dict[int, Signature] = {}
+    in_order = sorted(parts, key=lambda part: part.ordinal)
     for beginning in beginnings:
         above = [
             part
-            for part in sorted(parts, key=lambda part: part.ordinal)
+            for part in in_order
             if part.document_id == beginning.document_id and part.ordinal < beginning.ordinal
             if beginning.name in symbols_of(part.symbol)
             or (part.symbol or "").startswith(beginning.prefix)

@@ -18,6 +18,7 @@ from content.signatures import (
     ("content", "name", "signature"),
     [
         ("def flow(self, a,\n    b):\n  x", "C.flow", (10, "def flow(self, a,\n    b):")),
+        ("def flow(a=[(1)],\n  b=(\n)): x", "flow", (10, "def flow(a=[(1)],\n  b=(\n)): x")),
         ("@cached\n# fast\nasync def go(x): pass", "A.go", (12, "async def go(x): pass")),
         ("func (t *T) Name(a int) error {\n x", "T.Name", (10, "func (t *T) Name(a int) error {")),
         ("pub(crate) fn run<T>(x: T) {", "m::run", (10, "pub(crate) fn run<T>(x: T) {")),
