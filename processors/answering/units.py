@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 
 from content.signatures import owners_of, symbols_of
@@ -31,7 +31,7 @@ _FARTHEST = 2
 """Difference of the ordinals of two chunks that may be joined: one chunk may be between them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Passage:
     """Chunks of a document that make one result.
 
@@ -56,11 +56,27 @@ class Passage:
         """Id of the document, or None if it is unknown."""
         return next((place.document_id for place in self.places.values()), None)
 
-    @property
+    @cached_property
     def ordinals(self) -> range:
         """Ordinals of all chunks of the passage."""
         places = [*self.places.values()]
         return range(places[0].ordinal, places[-1].ordinal + 1) if places else range(0)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Qualified names of the units of code, without those of units around others."""
+        return _NO_NAMES.union(*map(_names_of, self._symbols))
+
+    @cached_property
+    def scopes(self) -> frozenset[str]:
+        """Names of the units of code, and of the innermost units around them."""
+        return _NO_NAMES.union(*map(_scopes_of, self._symbols))
+
+    @property
+    def _symbols(self) -> list[str | None]:
+        """Symbols of the chunks of code, without those of examples."""
+        places = self.places.values()
+        return [place.symbol for place in places if place.is_code and not place.is_example]
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -154,7 +170,8 @@ def _grow(own: list[Passage], at: int, passage: Passage) -> bool:
         return False
     grown = _union([own[at], passage])
     parts = [draft for draft in own if draft is own[at] or _distance(draft, grown) <= 0]
-    grown = _union([*parts, passage])
+    if len(parts) > 1:
+        grown = _union([*parts, passage])
     if grown.tokens > PASSAGE_TOKENS or _shows_others(grown, own):
         return False
     for draft in own:
@@ -186,7 +203,9 @@ def _union(parts: Sequence[Passage]) -> Passage:
 
 def _distance(passage: Passage, other: Passage) -> int:
     """Difference of the nearest ordinals of two passages; at most 0 if they overlap."""
-    first, second = sorted((passage.ordinals, other.ordinals), key=lambda numbers: numbers.start)
+    first, second = passage.ordinals, other.ordinals
+    if second.start < first.start:
+        first, second = second, first
     return second.start - first[-1]
 
 
@@ -196,7 +215,7 @@ def _by_rank(*groups: Iterable[Passage]) -> tuple[Passage, ...]:
 
 def _of_one_function(passage: Passage, other: Passage) -> bool:
     """Return whether both have code of the same unit by its name."""
-    return not _names(passage).isdisjoint(_names(other))
+    return not passage.names.isdisjoint(other.names)
 
 
 def _of_one_unit(passage: Passage, other: Passage) -> bool:
@@ -205,24 +224,8 @@ def _of_one_unit(passage: Passage, other: Passage) -> bool:
     if first.is_example or second.is_example or first.is_code != second.is_code:
         return False
     if first.is_code:
-        return not _scopes(passage).isdisjoint(_scopes(other))
+        return not passage.scopes.isdisjoint(other.scopes)
     return (first.symbol, first.heading_path) == (second.symbol, second.heading_path)
-
-
-def _names(passage: Passage) -> frozenset[str]:
-    """Qualified names of the units of code in a passage, without those of units around others."""
-    return _NO_NAMES.union(*map(_names_of, _symbols(passage)))
-
-
-def _scopes(passage: Passage) -> frozenset[str]:
-    """Names of the units of a passage, and of the innermost units around them."""
-    return _NO_NAMES.union(*map(_scopes_of, _symbols(passage)))
-
-
-def _symbols(passage: Passage) -> list[str | None]:
-    """Symbols of the chunks of code in a passage, without those of examples."""
-    places = passage.places.values()
-    return [place.symbol for place in places if place.is_code and not place.is_example]
 
 
 @lru_cache(_MOST_CACHED)
