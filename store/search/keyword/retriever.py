@@ -61,8 +61,10 @@ _THREAD_FROM_POSTINGS = 200_000
 _ROUNDS = (1.05, 1.25, 4, 16)
 """Of how many times the chunks wanted the places are read, until enough of them are visible."""
 
-_DESCRIBED_MARGIN = 2
-"""Of so many times the chunks the beginning is read at once, since some may be hidden."""
+_DESCRIBED_MARGIN, _FILTERED_MARGIN = 1.2, 2
+"""Of so many times the chunks the beginning is read at once, since some are hidden: with filters,
+many may be. To read the texts of the others takes time.
+"""
 _QUERIES = named("keyword")
 _STATE = _QUERIES["state_as_row"].format(state=named("pending")["state"])
 
@@ -434,11 +436,12 @@ async def _visible(
     with_text = dict.fromkeys(described_others)
     unread = dict.fromkeys(others)
     read: set[int] = set()
+    margin = _DESCRIBED_MARGIN if visibility.is_plain else _FILTERED_MARGIN
     for factor in _ROUNDS if visibility.is_plain else _ROUNDS[1:]:
         count = math.ceil(factor * limit)
         best = scored.best(count)
         unread |= dict.fromkeys(chunk_id for chunk_id, _ in best if chunk_id not in read)
-        with_text |= dict.fromkeys(at for at, _ in best[: _DESCRIBED_MARGIN * described])
+        with_text |= dict.fromkeys(at for at, _ in best[: math.ceil(margin * described)])
         places |= await visibility.among(connection, list(unread), list(with_text))
         read |= unread.keys()
         unread.clear()

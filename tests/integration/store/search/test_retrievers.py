@@ -442,6 +442,18 @@ async def test_the_best_chunks_of_each_retriever_have_the_beginning_of_their_tex
         assert not any(place.beginning for place in none.places.values())
 
 
+async def test_without_filters_few_texts_are_read_beyond_the_best(index: Index) -> None:
+    """With filters more are, since many of the best may be hidden."""
+    texts = [f"def weir{n}(): weir{' filler' * n}" for n in range(30)]
+    symbols = [f"weir{n}" for n in range(30)]
+    await index.write("weir.py", *texts, kind="code", symbols=symbols)
+    request = SearchRequest("p", None, "weir", {}, Filters(), 30, described=10)
+    for filters, count in ((Filters(), 12), (Filters(kinds=(Kind.CODE,)), 20)):
+        asked = replace(request, filters=filters)
+        found = await index.search.candidates(await index.live(), asked)
+        assert sum(bool(place.beginning) for place in found.places.values()) == count
+
+
 async def test_a_search_counts_the_chunks_in_its_scope(index: Index) -> None:
     """Filters and private documents of other agents count as in the search."""
     await index.write("shared", "one", "two", "three")
