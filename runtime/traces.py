@@ -273,6 +273,8 @@ def staged(
     ) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
         @wraps(function)
         async def call(*positional: Arguments.args, **keywords: Arguments.kwargs) -> Result:
+            if not current().is_recording:  # as for most events
+                return await function(*positional, **keywords)
             with child(name):
                 return await function(*positional, **keywords)
 
