@@ -352,14 +352,14 @@ def _with_documents(
     for chunk_ids in by_document.values():
         if len(chunk_ids) > 1:
             of_chunks = [scores[chunk_id] for chunk_id in chunk_ids]
-            bonus = share * (_evidence(of_chunks) - max(of_chunks))
+            best = max(of_chunks)
+            bonus = share * (_evidence(of_chunks, best) - best)
             for chunk_id in chunk_ids:
                 together[chunk_id] += bonus
     return together
 
 
-def _evidence(scores: Sequence[float]) -> float:
-    best = max(scores)
+def _evidence(scores: Sequence[float], best: float) -> float:
     spread = sum([math.exp((score - best) / DOCUMENT_SOFTNESS) for score in scores])
     return best + DOCUMENT_SOFTNESS * math.log(spread)
 
