@@ -99,8 +99,8 @@ cross join lateral (
 -- Passages of the documents $2 that match the expression $3, which all contain the text $4, in the
 -- order of $2 and of the text. A passage is a chunk, or the joined text of chunks that have lines
 -- in common. With $11, the expression is that text. $5: examples or text. $10: those of the first
--- document end after this line. In the first $6 passages or, with $9, in the first passage of each
--- document, matches are between the characters $7 and $8, which the text itself has not; the others
+-- document end after this line. In the first $6 passages or, with $9, in the first passage of the
+-- first $6 documents, matches are between the characters $7 and $8, which the text itself has not; the others
 -- have their number instead, and no row of their chunk. With $9, lines is the number of lines that match. Every row has the
 -- number of chunks, and whether the generation is live; if there is no passage, it has nothing else.
 -- ``matches`` of a piece is null if no passage is looked for in it.
@@ -152,6 +152,7 @@ found as (
     select
         *,
         row_number() over (order by place, ordinal) as number,
+        dense_rank() over (order by place) as number_of_document,
         row_number() over (partition by place order by ordinal) as number_in_document
     from without_marks
     where not is_joined or (strpos(text, $4) > 0 and ($11 or text ~ $3))
@@ -159,7 +160,10 @@ found as (
 shown as (
     select
         *,
-        case when $9 then number_in_document = 1 and $6 > 0 else number <= $6 end as is_shown
+        case
+            when $9 then number_in_document = 1 and number_of_document <= $6
+            else number <= $6
+        end as is_shown
     from found
 )
 select

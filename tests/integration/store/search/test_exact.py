@@ -274,6 +274,26 @@ async def test_context_files_and_filters(index: Index) -> None:
     assert lines_of(own) == [("mine", 1)]
 
 
+async def test_rows_are_read_of_the_documents_that_are_shown(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``per_file``, a batch has many documents whose matches are only counted."""
+    for number in range(10):
+        await index.write(f"d{number}", "gate gate")
+    with_text: list[str] = []
+    take = exact._take
+
+    def recorded(run: Any, document_id: int, place: Place, rows: Sequence[Any]) -> None:
+        with_text.extend(place.uri for row in rows if row["text"] is not None)
+        take(run, document_id, place, rows)
+
+    monkeypatch.setattr(exact, "_take", recorded)
+    monkeypatch.setattr(exact, "_FIRST_BATCH", 10)
+    first = await find(index, "gate", per_file=True, limit=2)
+    assert lines_of(first) == [("d0", 1), ("d1", 1)]
+    assert (first.files, first.matches, with_text) == (10, 20, ["d0", "d1", "d2", "d3"])
+
+
 async def test_a_long_line_of_a_context_is_read_as_far_as_it_is_shown(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
