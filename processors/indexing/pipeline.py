@@ -10,10 +10,10 @@ requests. A document that cannot be processed fails alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 import structlog
 
@@ -164,10 +164,10 @@ class Indexing:
             attempts = await self._write_all(prepared)
         failpoint("indexing.committed")
         with metrics.INDEXING_STAGE_SECONDS.time(stage="report"):
-            written = [attempt for attempt in attempts if isinstance(attempt, Written)]
+            written = [attempt for _, attempt in attempts if isinstance(attempt, Written)]
             errors += [failure.error for failure in await self._reporter.report(written)]
         moved: list[Sequence[Change]] = []
-        for group, attempt in zip(prepared, attempts, strict=True):
+        for group, attempt in attempts:
             if isinstance(attempt, GenerationMoved) and not is_last:
                 log.info("changes.prepared_again", changes=len(group.changes), reason=str(attempt))
                 moved.append(group.changes)
@@ -205,8 +205,10 @@ class Indexing:
             return []
         return [_PreparedGroup(*parts) for parts in zip(groups, generations, prepared, strict=True)]
 
-    async def _write_all(self, groups: Sequence[_PreparedGroup]) -> list[Written | BaseException]:
-        """Write groups, some at once; return what was written of each, or why it failed.
+    async def _write_all(
+        self, groups: Sequence[_PreparedGroup]
+    ) -> list[tuple[_PreparedGroup, Written | BaseException]]:
+        """Write groups, some at once; return each with what was written of it, or why it failed.
 
         Groups that share a transaction are written alone if it fails.
         """
@@ -225,8 +227,9 @@ class Indexing:
                 applied = await self._write(group.project, group.writes())
             return group.written(applied)
 
-        written = await asyncio.gather(*map(write, _parts(groups)))
-        return [attempt for part in written for attempt in part]
+        parts = _parts(groups)
+        written = await asyncio.gather(*map(write, parts))
+        return list(zip(chain(*parts), chain(*written), strict=True))
 
     @staged("write")
     async def _write_together(
@@ -256,23 +259,20 @@ class Indexing:
         return await self._store.apply(writes)
 
 
-def _parts(groups: Sequence[_PreparedGroup]) -> Iterator[list[_PreparedGroup]]:
-    """Divide groups, in their order, into those that share a transaction.
+def _parts(groups: Sequence[_PreparedGroup]) -> list[Sequence[_PreparedGroup]]:
+    """Divide groups into those that share a transaction.
 
     A group of several agents has transactions of its own: the records of its documents would not be
     locked in the order in which others lock them.
     """
-    part: list[_PreparedGroup] = []
-    for group in groups:
-        if part and (len(part) == PROJECTS_TOGETHER or not group.is_of_one_agent):
-            yield part
-            part = []
-        part.append(group)
-        if not group.is_of_one_agent:
-            yield part
-            part = []
-    if part:
-        yield part
+    shared = [group for group in groups if group.is_of_one_agent]
+    return [
+        *(
+            shared[start : start + PROJECTS_TOGETHER]
+            for start in range(0, len(shared), PROJECTS_TOGETHER)
+        ),
+        *([group] for group in groups if not group.is_of_one_agent),
+    ]
 
 
 def _urgency(group: Sequence[Change]) -> Urgency:
