@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -22,7 +21,7 @@ from gateway.output import on_one_line, print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.purge.documents import Purge, PurgeReport, purge_documents
-from runtime.errors import NotFound, UnknownProject, UsageError
+from runtime.errors import NotFound, UsageError
 from runtime.settings import Settings
 from store.postgres.pool import EVERY_AGENT, Database
 from store.views.listing import ChunkRow, DocumentRow, Listing, cursor_of
@@ -75,9 +74,7 @@ def list_documents(
     async def work(database: Database) -> list[DocumentRow]:
         listing = Listing(database)
         cursor = None if after is None else cursor_of(after, _AFTER_ALL_AGENTS)
-        with suppress(UnknownProject):
-            return await _read(listing, project, prefix, source, cursor, limit)
-        return []
+        return await _read(listing, project, prefix, source, cursor, limit)
 
     documents = _with_database(work)
     if json:

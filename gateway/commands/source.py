@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.sync.followers import follower
 from processors.recipes import recipe_of
-from runtime.errors import UnknownProject, UsageError
+from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.generations.catalog import Projects
 from store.postgres.roles import OPERATOR
@@ -51,15 +50,13 @@ def list_sources(
             open_database(running) as database,
         ):
             batches = Batches(database, Projects(database))
-            with suppress(UnknownProject):
-                return [
-                    {
-                        **_row(source, await _waiting(batches, project, source)),
-                        "next": follower(settings, project, source.kind, source.location),
-                    }
-                    for source in await Listing(database).sources(project, agent)
-                ]
-            return []
+            return [
+                {
+                    **_row(source, await _waiting(batches, project, source)),
+                    "next": follower(settings, project, source.kind, source.location),
+                }
+                for source in await Listing(database).sources(project, agent)
+            ]
 
     rows = run_client(main)
     if json:

@@ -175,7 +175,10 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
 
     deleted = await cli("project", "delete", "docs", "--yes", "--json")
     assert deleted.code == 0, deleted.stderr
-    assert (await cli("document", "list", "-p", "docs")).stdout == "no documents\n"
+    for kind in ("document", "source"):
+        refused = await cli(kind, "list", "-p", "docs")
+        assert (refused.code, refused.stdout) == (1, "")
+        assert "there is no project 'docs'" in refused.line
     # a worker that has just answered caches the project for two more seconds
     await eventually(lambda: is_refused(cli, word), "the project is gone")
     await publish(cli, change("new.md", "It began again."))
