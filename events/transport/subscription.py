@@ -270,12 +270,15 @@ class Subscription:
         _count("reclaimed", entries)
 
     def _settle(self, entry: InFlightEntry, settlement: str, *, is_sent: bool = False) -> bool:
-        settled, entry.settled = entry.settled, True
+        """Settle an entry; return False if it was settled already."""
+        if entry.settled:
+            return False
+        entry.settled = True
         if entry.span.is_recording:
             entry.span.set({"headrace.settlement": settlement})
             entry.span.end()
         self.wake(not is_sent)
-        return not settled
+        return True
 
     def _hand_back(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Make an entry overdue after a delay.

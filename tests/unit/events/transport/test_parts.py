@@ -42,16 +42,32 @@ def entry(entry_id: str = "1000-1", **more: Any) -> InFlightEntry:
     return InFlightEntry(TP0, entry_id, {b"event": b"{}"}, **more)
 
 
-def subscription() -> Subscription:
+def subscription(wake: Callable[[bool], None] = lambda _: None) -> Subscription:
     group = Mock(Group, lease=LEASE)
     return Subscription(
         group,
         Window(4),
         Statistics(),
-        wake=lambda _: None,
+        wake=wake,
         on_dead=None,
         retry_delay=timedelta(seconds=1),
     )
+
+
+def test_an_entry_that_is_settled_twice_wakes_the_sender_once() -> None:
+    """A question is acknowledged by its reply, and again when its handler returns."""
+    woken: list[bool] = []
+    stream = subscription(woken.append)
+    sent, late = entry("1000-1"), entry("1000-2")
+    stream.add(sent)
+    stream.add(late)
+    stream.acknowledge(sent, sent=True)
+    stream.acknowledge(sent)
+    assert woken == [False]
+    stream.acknowledge(late)
+    stream.acknowledge(late)
+    assert woken == [False, True]
+    assert (stream.statistics.acknowledged, stream.statistics.sent) == (2, 1)
 
 
 def test_options_come_from_the_query() -> None:
