@@ -160,7 +160,7 @@ async def insert_searchable(
 ) -> set[int]:
     """Add a few chunks with their keyword segments and the cached vectors of their texts.
 
-    ``segments``: rows, see ``store.search.keyword.writer.small_rows``. Returns the ids of the
+    ``segments``: rows, see ``store.search.keyword.writer.segment_row``. Returns the ids of the
     chunks that have a vector now.
     """
     found = await connection.fetch(

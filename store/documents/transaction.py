@@ -28,7 +28,7 @@ from store.documents.pending import FormerlyMissing, Missing
 from store.generations.catalog import Generation
 from store.postgres.connection import result_of
 from store.search.keyword import writer as keyword
-from store.search.keyword.writer import ChunkText, segments_of, small_rows
+from store.search.keyword.writer import ChunkText, segment_row, segments_of
 from store.types import Applied, ChunkWrite, DocumentWrite
 
 __all__ = ["uris_of", "write_batch"]
@@ -213,7 +213,7 @@ async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
     texts = [_text(chunk_id, row) for chunk_id, row in zip(chunk_ids, added, strict=True)]
     rows = [(document_id, new) for document_id, _, new in added]
     if len(rows) <= _FEW_CHUNKS and all(new.write.vector is None for _, new in rows):
-        segments = small_rows(segments_of(texts))
+        segments = [segment_row(segment) for segment in segments_of(texts)]
         batch.with_vector = await chunks.insert_searchable(
             batch.connection, batch.generation, batch.agent, chunk_ids, rows, segments
         )

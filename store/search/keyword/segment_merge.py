@@ -15,7 +15,7 @@ from store.postgres.connection import in_thread
 from store.postgres.named_queries import named
 from store.search.keyword.postings import MAX_CHUNKS, Postings, decode_chunks, decode_inline
 from store.search.keyword.rows import from_rows
-from store.search.keyword.writer import LARGE_TIMEOUT_S, insert_segment
+from store.search.keyword.writer import LARGE_TIMEOUT_S, Segment, insert_segment
 
 __all__ = [
     "SegmentSize",
@@ -111,7 +111,7 @@ async def merge_segments(
     )
     await connection.execute(_QUERIES["delete_segments"], generation_id, segment_ids)
     if len(merged.chunk_ids):
-        await insert_segment(connection, generation_id, merged, is_example=is_example)
+        await insert_segment(connection, generation_id, Segment(merged, [], is_example))
 
 
 async def find_wasteful(

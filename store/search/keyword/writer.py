@@ -37,8 +37,8 @@ __all__ = [
     "about_document",
     "add",
     "insert_segment",
+    "segment_row",
     "segments_of",
-    "small_rows",
 ]
 
 LARGE_TIMEOUT_S = 60.0
@@ -61,41 +61,18 @@ async def add(
             failed.
     """
     for segment in segments:
-        await insert_segment(
-            connection,
-            generation_id,
-            segment.postings,
-            is_example=segment.is_example,
-            words=segment.words,
-        )
+        await insert_segment(connection, generation_id, segment)
 
 
 async def insert_segment(
-    connection: asyncpg.Connection,
-    generation_id: int,
-    postings: Postings,
-    *,
-    is_example: bool,
-    words: Sequence[str] = (),
+    connection: asyncpg.Connection, generation_id: int, segment: Segment
 ) -> None:
-    """Write one segment, with its postings in its row or, if it is large, in rows of their own.
-
-    ``is_example``: its chunks are code examples. ``words`` are stored for the correction of
-    misspelt ones.
-    """
-    small = len(postings.chunk_ids) <= INLINE_CHUNKS
+    """Write one segment, with its postings in its row or, if it is large, in rows of their own."""
     segment_id = await connection.fetchval(
-        _QUERIES["insert_segment"],
-        generation_id,
-        len(postings.chunk_ids),
-        int(postings.lengths.sum()),
-        encode_chunks(postings),
-        encode_inline(postings) if small else None,
-        is_example,
-        "\n".join(words) or None,
+        _QUERIES["insert_segment"], generation_id, *segment_row(segment)
     )
-    if not small:
-        rows = list(rows_of(postings))
+    if not segment.is_small:
+        rows = list(rows_of(segment.postings))
         await connection.execute(
             _QUERIES["insert_postings"],
             generation_id,
@@ -106,19 +83,17 @@ async def insert_segment(
         )
 
 
-def small_rows(segments: Iterable[Segment]) -> list[tuple[object, ...]]:
-    """Rows of segments that are small enough to include their postings, with their words."""
-    return [
-        (
-            len(segment.postings.chunk_ids),
-            int(segment.postings.lengths.sum()),
-            encode_chunks(segment.postings),
-            encode_inline(segment.postings),
-            segment.is_example,
-            "\n".join(segment.words) or None,
-        )
-        for segment in segments
-    ]
+def segment_row(segment: Segment) -> tuple[object, ...]:
+    """Row of a segment, with its postings if it is small, and its words."""
+    postings = segment.postings
+    return (
+        len(postings.chunk_ids),
+        int(postings.lengths.sum()),
+        encode_chunks(postings),
+        encode_inline(postings) if segment.is_small else None,
+        segment.is_example,
+        "\n".join(segment.words) or None,
+    )
 
 
 _NEAR_WORDS = 3
@@ -135,6 +110,11 @@ class Segment(NamedTuple):
     postings: Postings
     words: list[str]
     is_example: bool
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether its row includes its postings."""
+        return len(self.postings.chunk_ids) <= INLINE_CHUNKS
 
 
 class ChunkText(NamedTuple):
