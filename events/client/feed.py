@@ -15,7 +15,13 @@ from runtime.errors import HeadraceError, Unavailable
 
 __all__ = ["FedOutcome", "OutcomeFeed"]
 
-_QUEUE = 64
+_QUEUE = 4_000
+"""Outcomes that wait for a subscriber; subscribers share them, so one takes a pointer."""
+
+_READ_AT_ONCE = 1_000
+"""Outcomes of all partitions together that are read before subscribers can take them."""
+
+_READ_AGAIN_AT_ONCE = 64
 _RETRY_SECONDS = 1.0
 _Item = tuple[int, str, Outcome]
 
@@ -33,8 +39,9 @@ class FedOutcome(NamedTuple):
 class OutcomeFeed:
     """Sends each outcome to every subscriber, while there are any.
 
-    A subscriber that does not take them as fast as they come reads them again from the streams, so
-    64 outcomes are in memory for it at most.
+    A subscriber that does not take them as fast as they come reads them from the streams itself, a
+    few at a time, as long as it is behind: so nothing but the streams grows, which keep the latest
+    100,000 outcomes of each partition.
     """
 
     def __init__(self, outcomes: Outcomes) -> None:
@@ -60,9 +67,10 @@ class OutcomeFeed:
     ) -> AsyncGenerator[FedOutcome]:
         """Yield outcomes as they come, and positions alone at once and after each ``idle`` time.
 
-        ``after`` has the entry ids after which to begin, of the latest 100,000 of each partition;
-        without it, the first outcome is the next to come. The iteration ends if the reader has
-        failed or the feed is closed.
+        ``after`` has the entry ids after which to begin, of the latest 100,000 of each partition. A
+        partition that it lacks was added later, and is read from its beginning. Without ``after``,
+        the first outcome is the next to come. The iteration ends if the reader has failed or the
+        feed is closed.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -71,8 +79,7 @@ class OutcomeFeed:
         queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
         self._subscribers.add(queue)
         joined_at = dict(self._positions)
-        given = after or {}
-        positions = {part: given.get(part, entry) for part, entry in joined_at.items()}
+        positions = {**dict.fromkeys(joined_at, "0-0"), **after} if after else dict(joined_at)
         try:
             yield FedOutcome(dict(positions), None)
             if after is not None:
@@ -81,8 +88,12 @@ class OutcomeFeed:
             while not self._closed.is_set():
                 if queue in self._slow and queue.empty():
                     self._slow.discard(queue)
-                    async for fed in self._missed(positions, dict(self._positions)):
-                        yield fed
+                    try:
+                        async for fed in self._missed(positions, dict(self._positions)):
+                            yield fed
+                    except Unavailable:
+                        self._slow.add(queue)
+                        await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 item = await self._next(queue, idle)
                 if item is None:
@@ -131,9 +142,10 @@ class OutcomeFeed:
             behind = {
                 partition: entry_id
                 for partition, entry_id in positions.items()
-                if order(entry_id) < order(until[partition])
+                if order(entry_id) < order(until.get(partition, "0-0"))
             }
-            entries = await self._outcomes.read_all(behind) if behind else {}
+            limit = _share(_READ_AGAIN_AT_ONCE, behind)
+            entries = await self._outcomes.read_all(behind, limit=limit) if behind else {}
             if not entries:
                 return
             for partition, page in entries.items():
@@ -155,7 +167,10 @@ class OutcomeFeed:
             for partition in range(self._outcomes.partitions):
                 self._positions.setdefault(partition, "0-0")  # the number was raised
             try:
-                pages = await self._outcomes.read_all(self._positions, block=LONGEST_BLOCK)
+                limit = _share(_READ_AT_ONCE, self._positions)
+                pages = await self._outcomes.read_all(
+                    self._positions, limit=limit, block=LONGEST_BLOCK
+                )
             except Unavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -163,12 +178,13 @@ class OutcomeFeed:
                 for entry in page:
                     self._positions[partition] = entry.entry_id
                     if entry.outcome is not None:
-                        self._send(partition, entry.entry_id, entry.outcome)
+                        self._send((partition, entry.entry_id, entry.outcome))
+            await asyncio.sleep(0)  # subscribers take their outcomes before the next are read
 
-    def _send(self, partition: int, entry_id: str, outcome: Outcome) -> None:
+    def _send(self, item: _Item) -> None:
         for queue in self._subscribers - self._slow:
             try:
-                queue.put_nowait((partition, entry_id, outcome))
+                queue.put_nowait(item)
             except asyncio.QueueFull:
                 self._slow.add(queue)
 
@@ -180,3 +196,8 @@ class OutcomeFeed:
         reader.cancel()
         with contextlib.suppress(asyncio.CancelledError, HeadraceError):
             await reader
+
+
+def _share(total: int, partitions: Mapping[int, str]) -> int:
+    """Return how many outcomes of each partition may be read, so that all have ``total``."""
+    return max(1, total // max(1, len(partitions)))

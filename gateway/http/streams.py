@@ -185,8 +185,9 @@ class _Progress:
             self._has_moved = True
             return None
         finally:
-            took = time.monotonic() - began
-            self._next_at = began + max(_PROGRESS.total_seconds(), _PROGRESS_SHARE * took)
+            ended = time.monotonic()
+            shortest, longest = _PROGRESS.total_seconds(), _IDLE.total_seconds()
+            self._next_at = ended + min(max(shortest, _PROGRESS_SHARE * (ended - began)), longest)
         return _event("batch.progress", _PROGRESS_BODY.dump_json(progress).decode())
 
 

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
+from events.client import feed
 from events.client.feed import FedOutcome, OutcomeFeed
-from events.client.outcomes import Outcome, Outcomes
+from events.client.outcomes import Outcome, OutcomeEntry, Outcomes
 from events.models import DocumentIndexed, DocumentIndexedData
-from events.names import Lane, LogPosition, Names
+from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import connect
+from runtime.errors import Unavailable
 
 IDLE = timedelta(milliseconds=50)
 BURST = 300
-"""More outcomes than the feed keeps for a subscriber, in one read."""
+"""More outcomes than wait for a subscriber in these tests."""
+
+
+class FailingOutcomes(Outcomes):
+    """Fails to read for a subscriber that is behind, once for each of ``failures``."""
+
+    def __init__(self, redis: Redis, names: Names, failures: int) -> None:
+        super().__init__(redis, names)
+        self.failures = failures
+
+    async def read_all(
+        self, after: Mapping[int, str], *, limit: int = 500, block: timedelta | None = None
+    ) -> dict[int, list[OutcomeEntry]]:
+        if block is None and self.failures:
+            self.failures -= 1
+            raise Unavailable("Redis is down", "start it")
+        return await super().read_all(after, limit=limit, block=block)
 
 
 def outcome(partition: int, number: int) -> Outcome:
@@ -34,6 +53,13 @@ def outcome(partition: int, number: int) -> Outcome:
     return DocumentIndexed(data=data)
 
 
+@pytest.fixture(autouse=True)
+def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few outcomes wait for a subscriber."""
+    monkeypatch.setattr(feed, "_QUEUE", 64)
+    monkeypatch.setattr(feed, "_RETRY_SECONDS", 0.01)
+
+
 @pytest.fixture
 async def reader(redis_url: str) -> AsyncIterator[Redis]:
     """Connection for reads that block."""
@@ -47,11 +73,11 @@ def event_id_of(sent: Outcome) -> str:
     return sent.data.event_id
 
 
-async def taken(feed: AsyncIterator[FedOutcome], count: int) -> list[str]:
+async def taken(subscriber: AsyncIterator[FedOutcome], count: int) -> list[str]:
     """Event ids of the next outcomes of a subscriber."""
     ids: list[str] = []
     while len(ids) < count:
-        fed = await anext(feed)
+        fed = await anext(subscriber)
         if fed.outcome is not None:
             ids.append(event_id_of(fed.outcome))
     return ids
@@ -63,14 +89,14 @@ def of_partition(ids: Sequence[str], partition: int) -> list[str]:
 
 
 async def test_a_slow_subscriber_gets_each_outcome_once(reader: Redis) -> None:
-    """What it did not take in time is read again, and those that follow come as before."""
-    outcomes = Outcomes(reader, Names(partitions=2))
-    feed = OutcomeFeed(outcomes)
+    """What it did not take in time is read again, also after Redis could not be reached."""
+    outcomes = FailingOutcomes(reader, Names(partitions=2), failures=2)
+    outcome_feed = OutcomeFeed(outcomes)
     sent = [outcome(number % 2, number) for number in range(3 * BURST)]
     expected = [event_id_of(entry) for entry in sent]
     async with (
-        aclosing(feed.subscribe(idle=IDLE)) as slow,
-        aclosing(feed.subscribe(idle=IDLE)) as other,
+        aclosing(outcome_feed.subscribe(idle=IDLE)) as slow,
+        aclosing(outcome_feed.subscribe(idle=IDLE)) as other,
     ):
         for subscriber in (slow, other):
             assert (await anext(subscriber)).outcome is None
@@ -81,6 +107,7 @@ async def test_a_slow_subscriber_gets_each_outcome_once(reader: Redis) -> None:
             first += await taken(slow, 100)
         await outcomes.publish(sent[2 * BURST :])
         rest = await taken(slow, 3 * BURST - len(first))
+        assert not outcomes.failures
         for partition in range(2):
             assert of_partition([*first, *rest], partition) == of_partition(expected, partition)
 
@@ -88,10 +115,10 @@ async def test_a_slow_subscriber_gets_each_outcome_once(reader: Redis) -> None:
 async def test_a_slow_subscriber_gets_the_outcomes_of_new_partitions(reader: Redis) -> None:
     names = Names(partitions=1)
     outcomes = Outcomes(reader, names)
-    feed = OutcomeFeed(outcomes)
+    outcome_feed = OutcomeFeed(outcomes)
     async with (
-        aclosing(feed.subscribe(idle=IDLE)) as slow,
-        aclosing(feed.subscribe(idle=IDLE)) as other,
+        aclosing(outcome_feed.subscribe(idle=IDLE)) as slow,
+        aclosing(outcome_feed.subscribe(idle=IDLE)) as other,
     ):
         for subscriber in (slow, other):
             assert (await anext(subscriber)).outcome is None
@@ -104,3 +131,18 @@ async def test_a_slow_subscriber_gets_the_outcomes_of_new_partitions(reader: Red
     expected = [event_id_of(entry) for entry in sent]
     for partition in range(2):
         assert of_partition(ids, partition) == of_partition(expected, partition)
+
+
+async def test_a_position_from_before_a_raise_misses_nothing_of_the_new_partition(
+    reader: Redis,
+) -> None:
+    outcomes = Outcomes(reader, Names(partitions=2))
+    sent = [outcome(number % 2, number) for number in range(4)]
+    await outcomes.publish(sent)
+    entries: Any = await reader.xrange(Names().stream(Topic.OUTCOME, 0), count=1)
+    position = {0: entries[0][0].decode()}
+    outcome_feed = OutcomeFeed(outcomes)
+    async with aclosing(outcome_feed.subscribe(position, idle=IDLE)) as subscriber:
+        ids = await taken(subscriber, 3)
+    assert of_partition(ids, 0) == ["0-2"]
+    assert of_partition(ids, 1) == ["1-1", "1-3"]

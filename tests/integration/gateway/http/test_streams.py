@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ import httpx2
 import pytest
 
 from gateway.auth.callers import Right
-from runtime.errors import Unavailable
+from runtime.errors import NotFound, Unavailable
 from store.views.batches import Batches, BatchProgress
 from tests.integration.gateway.http.test_documents import put
 from tests.support.gateways import Gateway
@@ -128,15 +129,22 @@ async def test_outcomes_follow_while_a_batch_can_not_be_counted(
 ) -> None:
     """The progress follows as soon as it can be counted."""
     count = Batches.progress
-    failures = [Unavailable("a statement took too long", "try again")]
+    is_unknown = asyncio.Event()
+    failures: list[Unavailable] = []
 
     async def fail_once(batches: Batches, project: str, batch: str) -> BatchProgress:
         if failures:
             raise failures.pop()
-        return await count(batches, project, batch)
+        try:
+            return await count(batches, project, batch)
+        except NotFound:
+            is_unknown.set()
+            raise
 
     monkeypatch.setattr(Batches, "progress", fail_once)
     async with stream(client, "GET", "events", params={"batch": "import-4"}) as events:
+        await is_unknown.wait()
+        failures.append(Unavailable("a statement took too long", "try again"))
         change = {"batch": "import-4", "data": {"uri": "a.md", "content": "Herons."}}
         assert (await client.post("changes", json=[change])).status_code == 202
         names = [(await anext(events)).name for _ in range(2)]
