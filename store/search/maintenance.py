@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 
 import asyncpg
 import structlog
@@ -45,6 +46,9 @@ SWEEP_INTERVAL = timedelta(minutes=5)
 RETRY_AFTER = timedelta(seconds=10)
 """Pause of a project whose maintenance failed."""
 
+STATISTICS_PAUSE = timedelta(minutes=10)
+"""Time without statistics after a table could not be analyzed."""
+
 _ROUND_INTERVAL = timedelta(minutes=1)
 
 Work = Callable[[Generation, DueProject], Awaitable[bool]]
@@ -77,6 +81,7 @@ class Maintenance:
         self._due_vectors = DueProjects(database, Task.VECTORS)
         self._sweeps = DueProjects(database, Task.SWEEP)
         self._rounds = DueProjects(database, *(task for task in Task if task != Task.SEGMENTS))
+        self._statistics_from = 0.0
 
     async def run(self, stop: asyncio.Event, count: Callable[[], int] = lambda: 0) -> None:
         """Run until ``stop`` is set; failures are logged, and retried later.
@@ -131,9 +136,10 @@ class Maintenance:
         # before the visits settle what says that these projects were written to
         written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
         await self._sweeps.note(written, SWEEP_INTERVAL)
-        if due:
+        if due and monotonic() >= self._statistics_from:
             renew = partial(self._due_keywords.postpone, due, LEASE)
-            await analyze(self._database, [project.project_id for project in due], renew)
+            if not await analyze(self._database, [project.project_id for project in due], renew):
+                self._statistics_from = monotonic() + STATISTICS_PAUSE.total_seconds()
         await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _keep_vectors(self) -> None:

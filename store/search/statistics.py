@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 _TIMEOUT_S = 50.0
 """Longest time for a table. The lease of the projects (``due_projects.LEASE``) is longer."""
 
+_LOCKED_TIMEOUT_S = 10.0
+"""Longest time for ``chunks``, while the rows of the new generations are locked. A switch waits."""
+
 _QUERIES = named("maintenance")
 
 Renew = Callable[[], Awaitable[object]]
@@ -32,36 +35,44 @@ async def _need_no_lease() -> None:
 
 async def analyze(
     database: Database, project_ids: Sequence[int], renew: Renew = _need_no_lease
-) -> None:
+) -> bool:
     """Analyze new tables, and all that changed once these projects have a large new generation.
 
     A failure is logged, as statistics only make queries faster. If it is that of ``chunks``, the
-    generation remains new. ``renew`` is awaited before each table: it extends a lease.
+    generation remains new. ``renew`` is awaited before each other table: it extends a lease.
+    Returns False if a table could not be analyzed.
     """
+    names: list[str] = []
+    has_failed = False
     try:
         async with database.transaction() as connection:
             rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
             names = [row["name"] for row in rows]
             if "chunks" in names:
-                names.remove("chunks")
-                await connection.execute(_QUERIES["analyze_table"], "chunks", timeout=_TIMEOUT_S)
+                await connection.execute(
+                    _QUERIES["analyze_table"], "chunks", timeout=_LOCKED_TIMEOUT_S
+                )
     except Unavailable as error:
         log.warning("statistics.not_made", reason=str(error))
-        return
-    await analyze_tables(database, names, renew)
+        has_failed = True
+    others = [name for name in names if name != "chunks"]
+    return await analyze_tables(database, others, renew) and not has_failed
 
 
 async def analyze_tables(
     database: Database, names: Sequence[str], renew: Renew = _need_no_lease
-) -> None:
-    """Analyze tables, each in a transaction of its own; a failure is logged.
+) -> bool:
+    """Analyze tables, each in a transaction of its own; see ``analyze``.
 
     A build of a vector index holds the lock of its table for minutes.
     """
+    failed = 0
     for name in names:
-        await renew()
         try:
+            await renew()
             async with database.connection() as connection:
                 await connection.execute(_QUERIES["analyze_table"], name, timeout=_TIMEOUT_S)
         except Unavailable as error:
             log.warning("statistics.not_made", table=name, reason=str(error))
+            failed += 1
+    return not failed

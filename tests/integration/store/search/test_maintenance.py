@@ -392,11 +392,13 @@ async def _without_autovacuum(owner: asyncpg.Connection) -> None:
         await owner.execute(f"alter table {row['name']} set (autovacuum_enabled = off)")
 
 
-async def _has_new_tables(owner: asyncpg.Connection) -> bool:
+async def _has_new_tables(owner: asyncpg.Connection, *others: str) -> bool:
+    """Return whether a table is new, besides ``others``."""
     return bool(
         await owner.fetchval(
             "select exists (select from pg_stat_user_tables "
-            "where n_live_tup > 100 and last_analyze is null)"
+            "where n_live_tup > 100 and last_analyze is null and relname <> all($1))",
+            others,
         )
     )
 
@@ -428,7 +430,7 @@ async def test_statistics_know_each_large_generation(index: Index, database: Fre
 async def test_a_generation_is_known_once_its_chunks_are_analyzed(
     index: Index, database: Fresh
 ) -> None:
-    """If that fails, they are analyzed at the next visit."""
+    """If that fails, they are analyzed later, and the other tables at once."""
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
     texts = [f"walrus {number}" for number in range(1_500)]
@@ -443,14 +445,42 @@ async def test_a_generation_is_known_once_its_chunks_are_analyzed(
         known = "select in_statistics from generations where id = $1"
         return bool(await owner.fetchval(known, generation.id))
 
+    await write_many(index, 110)
     await eventually(is_counted, "the server has counted the rows")
+    await eventually(lambda: _has_new_tables(owner, "chunks"), "and those of another table")
     async with owner.transaction():
         await owner.execute("lock table chunks in share update exclusive mode")
-        await analyze(index.database, [generation.project_id])
+        assert not await analyze(index.database, [generation.project_id])
     assert not await is_known()
-    await analyze(index.database, [generation.project_id])
+    assert not await _has_new_tables(owner, "chunks")
+    assert await analyze(index.database, [generation.project_id])
     assert await is_known()
     await owner.close()
+
+
+async def test_a_table_that_can_not_be_analyzed_is_left_alone_for_a_while(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each visit would wait for it otherwise."""
+    tries: list[int] = []
+
+    async def fail(*_: Any) -> bool:
+        tries.append(len(tries))
+        return False
+
+    monkeypatch.setattr(maintenance, "analyze", fail)
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    keeper = Maintenance(index.database)
+    for number in range(3):
+        await index.write(f"{number}.md", "text")
+        await keeper._keep_keywords()
+    assert len(tries) == 1
+    monkeypatch.setattr(maintenance, "STATISTICS_PAUSE", timedelta())
+    keeper = Maintenance(index.database)
+    for number in range(2):
+        await index.write(f"{number}.txt", "text")
+        await keeper._keep_keywords()
+    assert len(tries) == 3
 
 
 async def test_projects_are_kept_while_tables_are_analyzed(
@@ -461,14 +491,15 @@ async def test_projects_are_kept_while_tables_are_analyzed(
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
     await write_many(index, 70)
-    await eventually(lambda: _has_new_tables(owner), "the server has counted the rows")
+    await eventually(lambda: _has_new_tables(owner, "chunks"), "the server has counted the rows")
     other = DueProjects(index.database, Task.SEGMENTS)
     taken: list[list[DueProject]] = []
 
-    async def analyze_slowly(*arguments: Any) -> None:
+    async def analyze_slowly(*arguments: Any) -> bool:
         await owner.execute("update maintenance_due set due_at = now()")  # the lease ends
-        await analyze_tables(*arguments)
+        is_made = await analyze_tables(*arguments)
         taken.append(await other.take())
+        return is_made
 
     monkeypatch.setattr(statistics, "analyze_tables", analyze_slowly)
     await Maintenance(index.database)._keep_keywords()
