@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import fsum
 from typing import NamedTuple
 
 from content.signatures import documentation_of, is_defined_in, owners_of, symbols_of
@@ -149,7 +150,8 @@ def _compared(
     documentation's words, which the question has. Only the plain words of the question count.
     """
     weights = {term: candidates.term_weights.get(term, 0.0) for term in asked}
-    total = sum(weights.values()) if len(plain) > 1 else 0.0
+    # the order of a set differs between processes, and so would a plain sum in its last digit
+    total = fsum(weights.values()) if len(plain) > 1 else 0.0
     agreements: dict[int, float] = {}
     beginnings: set[int] = set()
     rankings = (*candidates.vector.values(), candidates.keyword)
@@ -162,7 +164,7 @@ def _compared(
             beginnings.add(chunk_id)
         shared = described & plain if total else None
         if shared:
-            of_question = sum([weights[term] for term in shared]) / total
+            of_question = fsum([weights[term] for term in shared]) / total
             of_documentation = len(shared) / len(described)
             both = of_question + of_documentation
             agreements[chunk_id] = 2 * of_question * of_documentation / both

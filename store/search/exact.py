@@ -396,10 +396,11 @@ async def _rest(
 
 
 def _sources(run: _Run, chunk_ids: Sequence[int]) -> list[tuple[str, tuple[object, ...]]]:
-    """Queries of chunks with a word, and their arguments: first of some chunks, at last of all.
+    """Queries of chunks with a word, and their arguments: first of some chunks, finally of all.
 
-    ``chunk_ids``: those of a rare word. Those of the last documents are probably the last ones.
-    Without, or if they are many, all are soon found in their documents, which takes less time.
+    ``chunk_ids``: those of a rare word; the latest ids are probably in the last documents. If there
+    are none or many, the last query reads the documents by ``bits``, where they exist: that takes
+    less time than to read many chunks by id.
     """
     steps = [math.ceil(len(chunk_ids) / most) for most in _CANDIDATES_READ]
     sampling = [step for step in steps if step > 1]

@@ -61,10 +61,12 @@ _THREAD_FROM_POSTINGS = 200_000
 _ROUNDS = (1.05, 1.25, 4, 16)
 """Of how many times the chunks wanted the places are read, until enough of them are visible."""
 
-_DESCRIBED_MARGIN, _FILTERED_MARGIN = 1.2, 2
-"""Of so many times the chunks the beginning is read at once, since some are hidden: with filters,
-many may be. To read the texts of the others takes time.
-"""
+_DESCRIBED_MARGIN = 1.2
+"""Of so many times the chunks the beginning is read at once, since some may be hidden."""
+
+_FILTERED_MARGIN = 2
+"""The same with filters, which may hide many."""
+
 _QUERIES = named("keyword")
 _STATE = _QUERIES["state_as_row"].format(state=named("pending")["state"])
 
