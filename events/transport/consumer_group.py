@@ -35,6 +35,7 @@ __all__ = [
     "consumers_of",
     "is_group_missing",
     "letter_of",
+    "others",
     "read_groups",
     "sign",
 ]
@@ -244,16 +245,18 @@ async def read_groups(
 _NO_ENTRY = f"{2**64 - 1}-0"
 
 
-async def sign(group: Group) -> dict[str, int]:
-    """Show that this consumer lives; return the idle time (ms) of all others, by name.
+async def sign(group: Group) -> None:
+    """Show that this consumer lives.
 
     Redis before 7.2 neither creates a consumer nor notes its time while a read waits, so a read
     that finds nothing does both.
     """
-    async with group.redis.pipeline(transaction=False) as pipeline:
-        pipeline.xreadgroup(group.name, group.consumer, {group.stream: _NO_ENTRY}, count=1)
-        pipeline.xinfo_consumers(group.stream, group.name)
-        _, rows = await pipeline.execute()
+    await group.redis.xreadgroup(group.name, group.consumer, {group.stream: _NO_ENTRY}, count=1)
+
+
+async def others(group: Group) -> dict[str, int]:
+    """Return the idle time (ms) of all other consumers, by name."""
+    rows = await group.redis.xinfo_consumers(group.stream, group.name)
     idle = {row["name"].decode(errors="replace"): int(row["idle"]) for row in rows}
     return {name: idle_ms for name, idle_ms in idle.items() if name != group.consumer}
 

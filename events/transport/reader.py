@@ -20,6 +20,7 @@ from events.transport.consumer_group import (
     InFlightEntry,
     consumers_of,
     is_group_missing,
+    others,
     read_groups,
     sign,
 )
@@ -54,7 +55,8 @@ class Reader:
 
     A single stream is searched for overdue entries at every claim interval, or once per lease while
     it has no pending ones. Of several streams, only those are that may have some (see ``Roll``), so
-    that the cost of idle streams does not grow with their number.
+    that the cost of idle streams does not grow with their number, and an idle reader looks no more
+    often than a consumer can fall silent.
 
     An idle reader rests: its read waits longer, if it can be ended. ``search_for_resting`` searches
     its streams in the meantime, together with those of other readers.
@@ -201,14 +203,19 @@ class Reader:
         """Set the time of the next search.
 
         If a single stream has no pending entries, none is overdue before the end of a lease from
-        now. Those that this consumer reads in the meantime bring the next search forward, because
-        it may hand them back.
+        now; the roll gives such a time for several. Entries that this consumer reads in the
+        meantime bring the next search forward, because it may hand them back.
         """
         self._is_quiet = not has_suspects
         pause, lease = self._until_claim(), self._options.lease
         if self._is_quiet and self.lone_group is not None:
             pause = max(min(until_tick(lease), lease), pause)
+        elif self._is_quiet and self._is_idle() and not self._awaits_returns():
+            pause = max(self._roll.pause, pause)
         self._next_claim = monotonic() + pause.total_seconds()
+
+    def _awaits_returns(self) -> bool:
+        return any(subscription.awaits_returns for subscription in self._subscriptions)
 
     async def _has_nothing_pending(self) -> bool:
         """Return whether the only stream has no pending entries; False for several streams."""
@@ -339,6 +346,7 @@ class Reader:
         """Wait; then this consumer's pending entries come first: a lost reply may have had some."""
         self._undrained = list(self._subscriptions)
         self._next_claim = 0.0
+        self._roll.begin_again()
         stream = self._subscriptions[0].group.stream
         if is_group_missing(error):
             self._statistics.groups_recreated += not self._without_group
@@ -377,22 +385,34 @@ class Roll:
     To search every stream at every interval would cost more commands with every partition. An entry
     becomes overdue for one of two reasons: its consumer fell silent, or handed it back. A consumer
     remembers what it handed back. To notice the silent ones, all consumers of a topic sign on one
-    roll, the group of its first stream, at every claim interval, and look who else did. Redis has
-    the time of each.
+    roll, the group of its first stream, before their signature is a lease old. Redis has the time
+    of each. They look at it no later than the entries of another may be overdue for an interval.
 
-    A consumer signs before it reads if its last signature is older than the interval, and leaves
-    the roll only after it has nothing pending. So each consumer with a pending entry is on the
-    roll.
+    A consumer signs before it reads if it is time to, and leaves the roll only after it has nothing
+    pending. So each consumer with a pending entry is on the roll, and it is silent no later than
+    the entry is overdue.
     """
 
     def __init__(self, options: Options) -> None:
-        silent_after = max(options.lease / 2, options.claim_interval * 1.5 + options.block)
-        self._silent_ms = int(silent_after.total_seconds() * 1000)
+        lease, interval = options.lease.total_seconds(), options.claim_interval.total_seconds()
+        block = options.block.total_seconds()
+        self._sign_every_s = max(lease - interval - block, interval)
+        self._silent_ms = 1000 * max(
+            lease - interval / 4, self._sign_every_s + interval / 2 + block
+        )
+        self._overdue_s = lease + interval
+        self._tolerance_s = interval / 2
+        self._sign_at = self._look_at = 0.0
         self._cleared: dict[str, int] = {}
         self._next_search_of_all = 0.0
 
+    @property
+    def pause(self) -> timedelta:
+        """Time until it has to sign or to look."""
+        return timedelta(seconds=min(self._sign_at, self._look_at) - monotonic())
+
     async def suspects(self, subscriptions: Sequence[Subscription]) -> list[Subscription]:
-        """Sign the roll; return the streams that may have overdue entries.
+        """Return the streams that may have overdue entries; sign the roll if it is time to.
 
         Raises:
             RedisError: Redis can't be reached.
@@ -401,7 +421,7 @@ class Roll:
             return list(subscriptions)
         now = monotonic()
         if now >= self._next_search_of_all:
-            await sign(subscriptions[0].group)
+            await self._sign(subscriptions[0].group)
             self._next_search_of_all = now + _SEARCH_ALL_EVERY.total_seconds()
             return list(subscriptions)
         searched: list[Subscription] = []
@@ -415,7 +435,11 @@ class Roll:
 
     async def _silent(self, group: Group) -> Mapping[str, int]:
         """Return the idle time (ms) of silent consumers that may have pending entries, by name."""
-        rows = await sign(group)
+        if monotonic() >= self._sign_at - self._tolerance_s:
+            await self._sign(group)
+        if monotonic() < self._look_at - self._tolerance_s:
+            return {}
+        rows = await others(group)
         silent = {name: idle for name, idle in rows.items() if idle >= self._silent_ms}
         # a shorter idle time is that of a consumer that has signed since
         self._cleared = {
@@ -423,7 +447,19 @@ class Roll:
             for name, idle in self._cleared.items()
             if silent.get(name, -1) >= idle
         }
-        return {name: idle for name, idle in silent.items() if name not in self._cleared}
+        suspected = {name: idle for name, idle in silent.items() if name not in self._cleared}
+        longest_ms = max((idle for name, idle in rows.items() if name not in silent), default=0)
+        until_overdue_s = 0.0 if suspected else self._overdue_s - longest_ms / 1000
+        self._look_at = monotonic() + until_overdue_s
+        return suspected
+
+    def begin_again(self) -> None:
+        """Sign and look next time: the roll may be lost."""
+        self._sign_at = self._look_at = 0.0
+
+    async def _sign(self, group: Group) -> None:
+        await sign(group)
+        self._sign_at = monotonic() + self._sign_every_s
 
     def _clear(self, silent: Mapping[str, int], pending: Mapping[Group, set[str]]) -> None:
         """Note the silent consumers without pending entries; they are noticed if they sign."""

@@ -208,6 +208,11 @@ class Subscription:
         """Hand an unfinished entry back, to be taken over at once; the attempt is not counted."""
         self._hand_back(entry, timedelta(), counted=False)
 
+    @property
+    def awaits_returns(self) -> bool:
+        """Return whether entries that were handed back will be overdue."""
+        return self._due_at is not None
+
     def takes_due_returns(self, now: float) -> bool:
         """Return whether entries that were handed back may be overdue; forget it once all are."""
         due_at = self._due_at

@@ -65,6 +65,8 @@ class VectorRequests:
         Raises:
             Unavailable: Redis or Postgres cannot be reached.
         """
+        if not await self._pending.are_any():
+            return 0
         backlog = await read_backlog(self._redis, self._names, _STREAMS)
         ages = [stream.oldest_unacknowledged or timedelta() for stream in backlog]
         age_seconds = (max(ages) + older_than).total_seconds()

@@ -16,7 +16,7 @@ from store.documents.costs import Usage
 from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.search.due_projects import overdue_projects
+from store.search.due_projects import overdue_projects, waiting_projects
 from store.types import Vector
 
 __all__ = [
@@ -344,6 +344,10 @@ class PendingVectors:
         """The first ``limit`` documents (None: all) with pending chunks, oldest first."""
         async with self._scope(generation) as connection:
             return await documents(connection, generation, limit)
+
+    async def are_any(self) -> bool:
+        """Return whether the live generation of any project has pending chunks."""
+        return bool(await waiting_projects(self._database))
 
     async def overdue(
         self, older_than_s: float, limit: int

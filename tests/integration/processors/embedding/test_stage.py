@@ -211,6 +211,10 @@ async def test_lost_requests_are_made_again(
         requests = VectorRequests(redis, Names(), pending)
         assert await requests.repair(timedelta()) == 5
         await eventually(lambda: _all_covered(worker), "every chunk has its vector")
+    await redis.config_resetstat()
+    assert await requests.repair(timedelta()) == 0
+    commands: Any = await redis.info("commandstats")
+    assert "cmdstat_xlen" not in commands  # no stream is read while no chunk is pending
     assert set(embedded(server).values()) == {1}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from math import inf
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
@@ -366,20 +367,23 @@ def reader_of_two(found: list[list[Subscription]]) -> reader.Reader:
     """Make a reader of two streams, which finds these suspects at each look at the roll."""
     streams = [subscription(), subscription()]
     reading = reader.Reader(streams, cast("Redis", None), Options(), cast("Any", None))
-    reading._roll = Mock(suspects=AsyncMock(side_effect=found))
+    reading._roll = Mock(suspects=AsyncMock(side_effect=found), pause=LEASE)
     reading._without_group.clear()
     reading._undrained.clear()
     return reading
 
 
-@pytest.mark.parametrize("failing", ["sign", "consumers_of"])
+@pytest.mark.parametrize("failing", ["sign", "others", "consumers_of"])
 async def test_a_failed_look_at_the_roll_forgets_no_return(
     failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream of an entry that was handed back is searched once Redis answers again."""
     monkeypatch.setattr(reader, "monotonic", lambda: time.monotonic() + 60)
-    monkeypatch.setattr(reader, "sign", AsyncMock(return_value={}))
+    monkeypatch.setattr(reader, "sign", AsyncMock())
+    monkeypatch.setattr(reader, "others", AsyncMock(return_value={}))
     streams, roll = [subscription(), subscription()], reader.Roll(Options())
+    monkeypatch.setattr(roll, "_sign_every_s", 0.0)
+    monkeypatch.setattr(roll, "_overdue_s", 0.0)
     assert await roll.suspects(streams) == streams  # the first search is of all
     one = entry()
     streams[1].add(one)
@@ -387,7 +391,7 @@ async def test_a_failed_look_at_the_roll_forgets_no_return(
     with streams[1].queue(Mock()):
         pass
     with monkeypatch.context() as broken:
-        broken.setattr(reader, "sign", AsyncMock(return_value={"silent": 60_000}))
+        broken.setattr(reader, "others", AsyncMock(return_value={"silent": 60_000}))
         broken.setattr(reader, failing, AsyncMock(side_effect=RedisError))
         with pytest.raises(RedisError):
             await roll.suspects(streams)
@@ -444,9 +448,76 @@ async def test_streams_that_are_added_at_the_start_are_created_and_drained(durin
     for each in streams:
         group: Any = each.group
         group.create, group.pending = command("create", group), command("pending", group)
-    reading._roll = Mock(suspects=AsyncMock(side_effect=[[]]))
+    reading._roll = Mock(suspects=AsyncMock(side_effect=[[]]), pause=LEASE)
     reading._read = AsyncMock()  # type: ignore[method-assign]
     await reading._step()
     assert len(done) == 6
     for each in streams:
         assert done.index(("create", each.group)) < done.index(("pending", each.group))
+
+
+class IdleRoll:
+    """The first stream's group with one other consumer, and what was sent to it, on a clock."""
+
+    def __init__(self, signs_every: float) -> None:
+        self.now = 100.0
+        self.signs_every = signs_every
+        self.died_at = inf
+        self.commands: list[str] = []
+        self.signed_at: list[float] = []
+
+    def _idle(self) -> dict[str, int]:
+        last = min(self.now, self.died_at) // self.signs_every * self.signs_every
+        return {"another": int((self.now - last) * 1000)}
+
+    async def sign(self, _: Group) -> None:
+        self.commands.append("XREADGROUP")
+        self.signed_at.append(self.now)
+
+    async def others(self, _: Group) -> dict[str, int]:
+        self.commands.append("XINFO")
+        return self._idle()
+
+    async def consumers_of(self, groups: list[Group]) -> dict[Group, set[str]]:
+        self.commands += ["XPENDING" for _ in groups]
+        return {group: {"another"} if self.now > self.died_at else set() for group in groups}
+
+
+async def test_idle_streams_are_searched_no_more_often_than_a_consumer_can_fall_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dead consumer is found within a lease and an interval, with few signatures and looks."""
+    roll = IdleRoll(signs_every=4.0)
+    for module in (reader, intervals):
+        monkeypatch.setattr(module, "monotonic", lambda: roll.now)
+    for name in ("sign", "others", "consumers_of"):
+        monkeypatch.setattr(reader, name, getattr(roll, name))
+    reading = reader.Reader(
+        [subscription(), subscription()], cast("Redis", None), Options(), cast("Any", None)
+    )
+    reading._without_group.clear()
+    reading._undrained.clear()
+    reading._received_at = 0.0
+    reading.is_resting = True
+    await reader.search_for_resting([reading])  # the first search is of all
+    assert reading.needs_search
+    cast("Any", reading)._suspects = None
+    roll.commands.clear()
+    while roll.now < 160:
+        assert not await reader.search_for_resting([reading])
+        roll.now += 2.0
+    assert len(roll.commands) <= 3 * 60 / LEASE.total_seconds()
+    assert max(later - earlier for earlier, later in pairwise(roll.signed_at)) == 4.0
+    roll.died_at = roll.now - 0.5
+    while not await reader.search_for_resting([reading]):
+        roll.now += 2.0
+        assert roll.now <= roll.died_at + 8.0
+    assert reading._suspects == reading._subscriptions
+    roll.now += 2.0
+    assert await reader.search_for_resting([reading])  # until its entries are taken over
+    reading._stopping.set()
+    cast("Any", reading._subscriptions[0].group).stream = "stream"
+    await reading._recover(RedisError())
+    signatures = len(roll.signed_at)
+    await reading._roll.suspects(reading._subscriptions)
+    assert len(roll.signed_at) == signatures + 1
