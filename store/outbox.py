@@ -70,8 +70,12 @@ class PostgresOutbox:
             await connection.execute(_QUERIES["drop"], project_id, bodies, signatures)
 
     async def projects(self) -> list[str]:
-        """Names of all projects that may have events in the outbox."""
-        return list(await self._projects.all())
+        """Names of the projects that have events in the outbox."""
+        ids = await self._projects.all()
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_QUERIES["projects"], list(ids.values()))
+        with_events = {row["project_id"] for row in rows}
+        return [name for name, project_id in ids.items() if project_id in with_events]
 
     async def waiting(
         self, project: str, older_than: timedelta, *, after: str = "", limit: int = 500

@@ -52,3 +52,6 @@ where
 
 -- name: count
 select count(*) from outbox where project_id = $1
+
+-- name: projects
+select project_id from projects_in_outbox($1) as o (project_id)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
+import pytest
 from redis.asyncio import Redis
 
 from events.client.republisher import Republishing
@@ -15,6 +17,7 @@ from store.generations.catalog import Projects
 from tests.support.archives import ArchiveAt
 from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
 from tests.support.streams import read_stream
+from tests.support.writes import RECIPE
 
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
 
@@ -255,3 +258,24 @@ async def test_events_of_every_project_come_back(durable: Durable, redis: Redis)
     assert sorted(await Projects(durable.database).all()) == ["code", "docs", "wiki"]
     assert await durable.republish() == 3
     assert (await positions(durable)).keys() == {event.id for event in events}
+
+
+async def test_projects_without_events_cost_no_command(
+    durable: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress of the archive is read only for projects that have events in the outbox."""
+    read: list[str] = []
+    archived = Republishing.archived
+
+    async def counted(self: Republishing) -> Mapping[str, str]:
+        read.append("archived")
+        return await archived(self)
+
+    monkeypatch.setattr(Republishing, "archived", counted)
+    projects = Projects(durable.database, RECIPE)
+    await projects.ensure_all(["without", PROJECT])
+    assert (await durable.republish(), read) == (0, [])
+    await durable.keep(change())
+    assert await durable.outbox.projects() == [PROJECT]
+    assert await durable.republish() == 1
+    assert read
