@@ -298,9 +298,10 @@ class InFlightEntry:
     ``attempt`` counts from 1. ``counted`` says whether Redis' delivery counter includes this
     attempt already. It does for a first read, and for a redelivery from the moment that work on it
     begins, so a crash costs an attempt only for entries that were being processed. ``taken_over``
-    says whether another consumer has the lease now. ``size_bytes`` is the size of the fields,
-    including their names, because the publisher chooses these too. ``span`` is that of the work on
-    the entry, and ``acknowledging`` that of its acknowledgement.
+    says whether another consumer has the lease now, and ``handed_back`` whether the entry is
+    overdue in Redis, or will be with the next settlements. ``size_bytes`` is the size of the
+    fields, including their names, because the publisher chooses these too. ``span`` is that of the
+    work on the entry, and ``acknowledging`` that of its acknowledgement.
     """
 
     tp: TP
@@ -311,6 +312,7 @@ class InFlightEntry:
     begun: bool = False
     settled: bool = False
     taken_over: bool = False
+    handed_back: bool = False
     span: Span = NO_SPAN
     acknowledging: Span = NO_SPAN
     size_bytes: int = field(init=False)

@@ -232,7 +232,7 @@ class Reader:
 
     async def _forget_consumers(self) -> None:
         silent_for = self._options.forget_consumers_after
-        for subscription in self._subscriptions:
+        for subscription in list(self._subscriptions):
             await subscription.group.forget_consumers(silent_for)
         self._next_cleanup = monotonic() + silent_for.total_seconds() / 4
 
@@ -417,13 +417,14 @@ class Roll:
         Raises:
             RedisError: Redis can't be reached.
         """
+        subscriptions = list(subscriptions)  # others may be added meanwhile
         if len(subscriptions) == 1:
-            return list(subscriptions)
+            return subscriptions
         now = monotonic()
         if now >= self._next_search_of_all:
             await self._sign(subscriptions[0].group)
             self._next_search_of_all = now + _SEARCH_ALL_EVERY.total_seconds()
-            return list(subscriptions)
+            return subscriptions
         searched: list[Subscription] = []
         if silent := await self._silent(subscriptions[0].group):
             pending = await consumers_of([entry.group for entry in subscriptions])

@@ -269,6 +269,14 @@ class Subscription:
             due_at = monotonic() + (max(due) + _PRECISION).total_seconds()
             self._due_at = max(due_at, self._due_at or due_at)
 
+    def note_renewed(self, entries: Iterable[InFlightEntry]) -> None:
+        """Note entries whose leases were renewed: one that was handed back meanwhile is due later.
+
+        Of the two commands, either may be the last that Redis executed.
+        """
+        if any(entry.handed_back for entry in entries):
+            self._note_due([timedelta()])
+
     def count_reclaimed(self, entries: Sequence[InFlightEntry]) -> None:
         """Count entries that were claimed from another consumer."""
         self.statistics.reclaimed += len(entries)
@@ -308,6 +316,7 @@ class Subscription:
     def _age(self, entry: InFlightEntry, idle: timedelta, deliveries: int) -> None:
         self.window.free_bytes(entry.size_bytes)
         if not entry.taken_over:
+            entry.handed_back = True
             self._aged[idle, deliveries].append(entry)
             self.wake(True)
 
@@ -390,15 +399,16 @@ async def renew_leases(subscriptions: Mapping[TP, Subscription], lease: timedelt
 
 
 async def _renew(subscription: Subscription) -> None:
-    in_flight = list(subscription.in_flight)
+    in_flight = dict(subscription.in_flight)
     if not in_flight:
         return
     try:
-        renewed = await subscription.group.renew(in_flight)
+        renewed = await subscription.group.renew(list(in_flight))
     except (RedisError, OSError) as error:
         log.warning("lease.renewal_failed", stream=subscription.group.stream, error=str(error))
         return
-    newer = subscription.in_flight.keys() - set(in_flight)
+    subscription.note_renewed(in_flight[entry_id] for entry_id in renewed)
+    newer = subscription.in_flight.keys() - in_flight.keys()
     if taken_over := subscription.drop_taken_over(renewed | newer):
         stream = subscription.group.stream
         log.warning("lease.expired", stream=stream, entries=len(taken_over))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -29,7 +29,7 @@ from events.transport import (
 from events.transport.app import App
 from events.transport.consumer_group import Group
 from events.transport.faust_consumer import AckLog, NoOffsets
-from events.transport.subscription import Subscription, Window
+from events.transport.subscription import Subscription, Window, _renew
 from runtime import intervals
 from runtime.errors import ConfigurationError, MalformedEvent
 from tests.support.waiting import eventually
@@ -186,6 +186,28 @@ async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
     await held.retry(failed, timedelta(milliseconds=20), counted=True)
     assert held.window.in_flight == 1
     await eventually(lambda: held.window.in_flight == 0, "the place is free")
+
+
+async def test_an_entry_that_is_handed_back_during_a_renewal_is_looked_for() -> None:
+    """The renewal may come last, so that the entry is overdue a lease later than it was to be."""
+    held = subscription()
+    failed = entry()
+    held.add(failed)
+
+    async def renew(entry_ids: Sequence[str]) -> set[str]:
+        await held.retry(failed, timedelta(), counted=True)
+        with held.queue(Mock()):
+            pass
+        assert held.takes_due_returns(time.monotonic() + 1), "its own delay has passed"
+        assert not held.awaits_returns
+        return set(entry_ids)
+
+    cast("Any", held.group).renew = renew
+    await _renew(held)
+    assert held.takes_due_returns(time.monotonic())
+    assert held.awaits_returns, "it is looked for until a lease has passed"
+    assert held.takes_due_returns(time.monotonic() + 2 * LEASE.total_seconds())
+    assert not held.awaits_returns
 
 
 @pytest.mark.parametrize(("delay", "bytes_left"), [(LEASE, 0), (2 * LEASE, 7)])
