@@ -92,6 +92,8 @@ class OutcomeFeed:
                         async for fed in self._missed(positions, dict(self._positions)):
                             yield fed
                     except Unavailable:
+                        while not queue.empty():  # its outcomes are behind a gap
+                            queue.get_nowait()
                         self._slow.add(queue)
                         await asyncio.sleep(_RETRY_SECONDS)
                     continue
@@ -179,7 +181,7 @@ class OutcomeFeed:
                     self._positions[partition] = entry.entry_id
                     if entry.outcome is not None:
                         self._send((partition, entry.entry_id, entry.outcome))
-            await asyncio.sleep(0)  # subscribers take their outcomes before the next are read
+            await asyncio.sleep(0)  # subscribers have a turn, also if more outcomes are there
 
     def _send(self, item: _Item) -> None:
         for queue in self._subscribers - self._slow:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -25,17 +27,17 @@ BURST = 300
 
 
 class FailingOutcomes(Outcomes):
-    """Fails to read for a subscriber that is behind, once for each of ``failures``."""
+    """Fails to read for a subscriber that is behind, once after each of ``meanwhile``."""
 
-    def __init__(self, redis: Redis, names: Names, failures: int) -> None:
+    def __init__(self, redis: Redis, names: Names) -> None:
         super().__init__(redis, names)
-        self.failures = failures
+        self.meanwhile: list[Callable[[], Awaitable[object]]] = []
 
     async def read_all(
         self, after: Mapping[int, str], *, limit: int = 500, block: timedelta | None = None
     ) -> dict[int, list[OutcomeEntry]]:
-        if block is None and self.failures:
-            self.failures -= 1
+        if block is None and self.meanwhile:
+            await self.meanwhile.pop()()
             raise Unavailable("Redis is down", "start it")
         return await super().read_all(after, limit=limit, block=block)
 
@@ -90,26 +92,33 @@ def of_partition(ids: Sequence[str], partition: int) -> list[str]:
 
 async def test_a_slow_subscriber_gets_each_outcome_once(reader: Redis) -> None:
     """What it did not take in time is read again, also after Redis could not be reached."""
-    outcomes = FailingOutcomes(reader, Names(partitions=2), failures=2)
+    outcomes = FailingOutcomes(reader, Names(partitions=2))
     outcome_feed = OutcomeFeed(outcomes)
     sent = [outcome(number % 2, number) for number in range(3 * BURST)]
     expected = [event_id_of(entry) for entry in sent]
+    unsent = iter(sent)
+
+    async def publish(count: int) -> None:
+        await outcomes.publish(list(islice(unsent, count)))
+        await taken(other, count)  # so that the reader has passed them
+
     async with (
         aclosing(outcome_feed.subscribe(idle=IDLE)) as slow,
         aclosing(outcome_feed.subscribe(idle=IDLE)) as other,
     ):
         for subscriber in (slow, other):
             assert (await anext(subscriber)).outcome is None
-        first: list[str] = []
-        for start in (0, BURST):
-            await outcomes.publish(sent[start : start + BURST])
-            await taken(other, BURST)  # so that the reader has passed the burst
-            first += await taken(slow, 100)
-        await outcomes.publish(sent[2 * BURST :])
-        rest = await taken(slow, 3 * BURST - len(first))
-        assert not outcomes.failures
+        await publish(BURST)
+        ids = await taken(slow, 100)
+        outcomes.meanwhile = [partial(publish, 10), partial(publish, 20)]
+        ids += await taken(slow, BURST - 100 + 30)
+        assert not outcomes.meanwhile
+        await publish(BURST)
+        ids += await taken(slow, 100)
+        await outcomes.publish(list(unsent))
+        ids += await taken(slow, len(sent) - len(ids))
         for partition in range(2):
-            assert of_partition([*first, *rest], partition) == of_partition(expected, partition)
+            assert of_partition(ids, partition) == of_partition(expected, partition)
 
 
 async def test_a_slow_subscriber_gets_the_outcomes_of_new_partitions(reader: Redis) -> None:
