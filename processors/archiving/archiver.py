@@ -21,7 +21,6 @@ from runtime.errors import HeadraceError, SignatureRefused
 from runtime.intervals import Backoff, until_tick
 from runtime.lifespan import wait_or_stop
 from store.archive import Archive
-from store.archive.writer import PROJECTS_AT_ONCE
 from store.outbox import PostgresOutbox
 from store.postgres.locks import HeldLock, archiver_lock
 from store.postgres.pool import Database
@@ -33,8 +32,8 @@ log = structlog.get_logger(__name__)
 PATIENCE = timedelta(seconds=1)
 """Longest time for which changes are collected, so that files are few and large."""
 
-PROJECTS_TOGETHER = 32
-"""Projects whose files are entered into the index by one transaction."""
+PROJECTS_AT_ONCE = 4
+"""Projects whose files are written at the same time, because a remote storage responds slowly."""
 
 _IDLE_AFTER = timedelta(seconds=10)
 _IDLE_PAUSE = timedelta(seconds=4)
@@ -122,7 +121,7 @@ class Archiver:
         return batch.is_full
 
     async def _adopt_all(self, changes: Mapping[str, Sequence[StreamedChange]]) -> None:
-        """Archive changes by project, some projects together.
+        """Archive changes by project, some projects at once.
 
         Raises the first failure, after the other projects.
         """
@@ -132,54 +131,24 @@ class Archiver:
             await self._archive.claim(self._deployment)
             self._has_folder = True
         await self._intake.load(changes)
-        failures: list[Exception] = []
-        projects = list(changes)
-        for start in range(0, len(projects), PROJECTS_TOGETHER):
-            part = projects[start : start + PROJECTS_TOGETHER]
-            failures += await self._adopt_part({project: changes[project] for project in part})
-        if failures:
-            raise failures[0]
-
-    async def _adopt_part(self, changes: Mapping[str, Sequence[StreamedChange]]) -> list[Exception]:
-        """Archive changes of some projects together, or alone if that fails; return failures."""
-        try:
-            await self._adopt(changes)
-        except Exception as error:  # noqa: BLE001 - some at once, so that one harms no other
-            if len(changes) == 1:
-                return [error]
-            log.info("archive.divided", projects=len(changes), reason=repr(error))
-        else:
-            return []
         limit = asyncio.Semaphore(PROJECTS_AT_ONCE)
 
-        async def adopt_alone(project: str) -> list[Exception]:
+        async def adopt(project: str) -> None:
             async with limit:
-                return await self._adopt_part({project: changes[project]})
+                await self._adopt(project, changes[project])
 
-        return [
-            error for part in await asyncio.gather(*map(adopt_alone, changes)) for error in part
-        ]
+        results = await asyncio.gather(*map(adopt, changes), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
 
-    async def _adopt(self, changes: Mapping[str, Sequence[StreamedChange]]) -> None:
+    async def _adopt(self, project: str, changes: Sequence[StreamedChange]) -> None:
         """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
-        decisions = {
-            project: await self._intake.decide(project, part) for project, part in changes.items()
-        }
-        await self._archive.append_together(
-            {
-                project: [streamed.change for streamed in decision.admitted]
-                for project, decision in decisions.items()
-            }
-        )
-        settled = [
-            change
-            for decision in decisions.values()
-            for change in (*decision.admitted, *decision.refused)
-        ]
-        await self._group.acknowledge(entry_ids_of(settled))
-        for decision in decisions.values():
-            metrics.CHANGES_ARCHIVED.inc(len(decision.admitted))
-            self._left_pending |= bool(decision.undecided)
+        decision = await self._intake.decide(project, changes)
+        await self._archive.append(project, [streamed.change for streamed in decision.admitted])
+        await self._group.acknowledge(entry_ids_of([*decision.admitted, *decision.refused]))
+        metrics.CHANGES_ARCHIVED.inc(len(decision.admitted))
+        self._left_pending |= bool(decision.undecided)
 
     async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
         """Pause after a failure. The traceback is logged only for defects, not for outages."""

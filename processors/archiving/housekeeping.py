@@ -33,7 +33,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _LOOK_EVERY = timedelta(seconds=5)
-_TRIM_EVERY = timedelta(minutes=5)
+_TRIM_EVERY = timedelta(minutes=1)
 _RELEASE_EVERY = timedelta(minutes=10)
 _COUNT_EVERY = timedelta(minutes=10)
 _EXPIRE_EVERY = timedelta(hours=1)

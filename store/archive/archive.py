@@ -110,19 +110,10 @@ class Archive:
         They are stored durably when this returns. Archiving a change again is harmless. A change
         whose content does not exist is archived nevertheless, and counted as ``missing``.
         """
-        return (await self.append_together({project: changes}))[project]
-
-    async def append_together(
-        self, changes: Mapping[str, Sequence[LoggedChange]]
-    ) -> dict[str, Appended]:
-        """Archive changes by project, as ``append`` does; their files are entered together.
-
-        If it fails, the changes of each project may be appended alone.
-        """
-        ids = await self._projects.ensure_all({name for name, part in changes.items() if part})
-        parts = {project_id: changes[name] for name, project_id in ids.items()}
-        appended = await self._appender.append(parts) if parts else {}
-        return {name: appended[ids[name]] if name in ids else Appended() for name in changes}
+        if not changes:
+            return Appended()
+        project_id = await self._projects.ensure(project)
+        return await self._appender.append(project_id, changes)
 
     async def events(
         self, project: str, after: int = -1, *, damaged: Report = raise_damage

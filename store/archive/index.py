@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate, chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import asyncpg
 
@@ -21,26 +20,18 @@ from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
-    "ContentReleased",
     "Index",
     "IndexedFile",
-    "NewEntry",
     "NewFile",
     "PackFile",
     "Segment",
     "archived",
+    "enter_files",
     "insert_file",
     "span_columns",
 ]
 
 _QUERIES = named("archive")
-
-_SHARED_LOCK_TIMEOUT = "500ms"
-"""Longest wait for a lock of one project, since the other projects of the transaction wait too."""
-
-
-class ContentReleased(Exception):
-    """A content that was archived when an append began has been dropped since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +48,6 @@ class NewFile:
     last_position: int | None = None
     spans: Sequence[Span] = ()
     created_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NewEntry:
-    """Files of one project, the archived contents that they need, and the ids of their events."""
-
-    files: Sequence[NewFile]
-    needed: Collection[str]
-    event_ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +112,6 @@ class Index:
         """Return the hashes of the contents that are archived."""
         async with self._database.reading(project_id) as connection:
             return await archived(connection, project_id, hashes)
-
-    async def archived_of(self, hashes: Mapping[int, Collection[str]]) -> dict[int, set[str]]:
-        """Return the hashes of the contents that are archived, by project; in one statement."""
-        parts = {project_id: contents.binary(part) for project_id, part in hashes.items()}
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(
-                _QUERIES["archived_contents_of_projects"], *_sliced(parts), _flat(parts)
-            )
-        names: dict[int, set[str]] = {project_id: set() for project_id in hashes}
-        for row in rows:
-            names[row["project_id"]].add(row["sha256"].hex())
-        return names
 
     async def spans(
         self, project_id: int, hashes: Collection[str]
@@ -257,58 +227,6 @@ class Index:
             await Lock.ARCHIVED_CONTENTS.share(connection, project_id)
             yield connection
 
-    async def enter(self, entries: Mapping[int, NewEntry]) -> None:
-        """Enter files that were just written, by project, in one transaction.
-
-        Their events are removed from the outbox.
-
-        Raises:
-            ContentReleased: a content that files need is not archived any more.
-            WriteConflict: contents of one of several projects are being dropped.
-        """
-        ordered = dict(sorted(entries.items()))  # so that two writers can't wait for each other
-        timeout = _SHARED_LOCK_TIMEOUT if len(ordered) > 1 else None
-        async with self._database.transaction(timeout) as connection:
-            rows = await connection.fetch(
-                _QUERIES["enter_files"], Lock.ARCHIVED_CONTENTS, *_columns_of(ordered)
-            )
-            if not all(row["is_entered"] for row in rows):
-                raise ContentReleased
-
-
-T = TypeVar("T")
-
-
-def _sliced(*parts: Mapping[int, Sequence[object]]) -> list[list[int]]:
-    """Project ids; then of each parameter, the numbers of the first and last item of a project."""
-    columns = [list(parts[0])]
-    for part in parts:
-        ends = list(accumulate(map(len, part.values())))
-        columns += [[1, *(end + 1 for end in ends[:-1])][: len(ends)], ends]
-    return columns
-
-
-def _flat(parts: Mapping[int, Iterable[T]]) -> list[T]:
-    return list(chain.from_iterable(parts.values()))
-
-
-def _columns_of(entries: Mapping[int, NewEntry]) -> list[list[Any]]:
-    """Parameters of ``enter_files`` after the first one."""
-    needed = {key: contents.binary(entry.needed) for key, entry in entries.items()}
-    files = {key: [_columns(file) for file in entry.files] for key, entry in entries.items()}
-    spans = {
-        key: [(file.path, *_span_row(span)) for file in entry.files for span in file.spans]
-        for key, entry in entries.items()
-    }
-    events = {key: entry.event_ids for key, entry in entries.items()}
-    return [
-        *_sliced(needed, files, spans, events),
-        _flat(needed),
-        *(list(column) for column in zip(*_flat(files), strict=True)),
-        *([list(column) for column in zip(*_flat(spans), strict=True)] or [[], [], [], [], []]),
-        _flat(events),
-    ]
-
 
 async def archived(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
@@ -334,6 +252,25 @@ async def insert_file(connection: asyncpg.Connection, project_id: int, file: New
     return segment_id
 
 
+async def enter_files(
+    connection: asyncpg.Connection,
+    project_id: int,
+    files: Sequence[NewFile],
+    event_ids: Sequence[str],
+) -> None:
+    """Enter files that were just written, and remove their events from the outbox."""
+    rows = [_columns(file) for file in files]
+    spans = [span for file in files for span in file.spans]
+    await connection.execute(
+        _QUERIES["enter_files"],
+        project_id,
+        *(list(column) for column in zip(*rows, strict=True)),
+        [file.path for file in files for _ in file.spans],
+        *(span_columns(spans) if spans else ([], [], [], [])),
+        event_ids,
+    )
+
+
 def _columns(file: NewFile) -> tuple[object, ...]:
     return (
         file.kind,
@@ -349,11 +286,8 @@ def _columns(file: NewFile) -> tuple[object, ...]:
 
 def span_columns(spans: Sequence[Span]) -> list[list[Any]]:
     """Hashes, starts, sizes and raw sizes."""
-    return [list(column) for column in zip(*map(_span_row, spans), strict=True)]
-
-
-def _span_row(span: Span) -> tuple[bytes, int, int, int]:
-    return span.sha256, span.start, span.size, span.raw_size
+    rows = [(span.sha256, span.start, span.size, span.raw_size) for span in spans]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _span(row: asyncpg.Record) -> Span:

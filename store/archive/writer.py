@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -20,25 +20,14 @@ from store.archive.claims import Claims, claim
 from store.archive.content_files import Pack, encode_contents
 from store.archive.event_files import EncodedEvents, Line, encode_events, line_of
 from store.archive.files import Files
-from store.archive.index import ContentReleased, Index, NewEntry, NewFile
+from store.archive.index import Index, NewFile, archived, enter_files
 
-__all__ = [
-    "CONTENTS",
-    "EVENTS",
-    "PROJECTS_AT_ONCE",
-    "Appended",
-    "Appender",
-    "Writing",
-    "writing",
-]
+__all__ = ["CONTENTS", "EVENTS", "Appended", "Appender", "Writing", "writing"]
 
 EVENTS: Literal["events"] = "events"
 CONTENTS: Literal["contents"] = "contents"
 
 log = structlog.get_logger(__name__)
-
-PROJECTS_AT_ONCE = 4
-"""Projects whose files are written at the same time, because a remote storage responds slowly."""
 
 _MAX_TRIES = 3
 _FETCHED_BYTES = 32 * 2**20
@@ -140,111 +129,67 @@ class Appended:
     missing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Append:
-    """Changes to append to one project, and the hashes of its contents that are archived."""
-
-    project_id: int
-    claims: Claims
-    archived: Collection[str]
-    files: Writing
-
-    @property
-    def entry(self) -> NewEntry:
-        """Files and events to enter into the index."""
-        event_ids = [change.event.id for change in self.claims.changes]
-        return NewEntry(self.files.files, self.archived, event_ids)
-
-    def appended(self) -> Appended:
-        """Count; log missing contents."""
-        written = self.files.hashes
-        missing = set(self.claims.contents).difference(self.archived, written)
-        if missing:
-            log.warning(
-                "archive.content_missing",
-                project_id=self.project_id,
-                hashes=sorted(missing)[:20],
-            )
-        return Appended(len(self.claims.changes), len(written), len(missing))
+class _ContentReleased(Exception):
+    """Content that was archived when the append began has been dropped since."""
 
 
 class Appender:
-    """Archives changes; each project has files of its own, and several share a transaction."""
+    """Archives changes of one project at a time."""
 
     def __init__(self, index: Index, storage: Files) -> None:
         self._index = index
         self._storage = storage
 
-    async def append(self, changes: Mapping[int, Sequence[LoggedChange]]) -> dict[int, Appended]:
-        """Archive changes by project, and the contents that they refer to; see ``Archive.append``.
-
-        If it fails, none of them is archived, unless the connection was lost at the end.
-        """
-        claims = await asyncio.to_thread(_claim_all, changes)
+    async def append(self, project_id: int, changes: Sequence[LoggedChange]) -> Appended:
+        """Archive changes, and the contents that they refer to; see ``Archive.append``."""
+        claims = await asyncio.to_thread(claim, changes)
         for _ in range(_MAX_TRIES):
             try:
-                return await self._append(claims)
-            except ContentReleased:
-                log.info("archive.append_retried", project_ids=list(changes)[:20])
+                return await self._append(project_id, claims)
+            except _ContentReleased:
+                log.info("archive.append_retried", project_id=project_id)
         raise Unavailable("contents were dropped while changes that need them arrived", "try again")
 
-    async def _append(self, claims: Mapping[int, Claims]) -> dict[int, Appended]:
+    async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()
-        archived = await self._index.archived_of(
-            {project_id: claim.contents for project_id, claim in claims.items()}
-        )
-        appends = [
-            _Append(
-                project_id,
-                claim,
-                archived[project_id],
-                Writing(self._storage, await self._index.folder(project_id)),
-            )
-            for project_id, claim in claims.items()
-        ]
-        async with AsyncExitStack() as discarding:
-            for append in appends:
-                await discarding.enter_async_context(writing(append.files))
-            await self._write_all(appends)
+        archived_hashes = await self._index.archived(project_id, claims.contents)
+        files = Writing(self._storage, await self._index.folder(project_id))
+        async with writing(files):
+            await self._write(files, project_id, claims, archived_hashes)
             if monotonic() - began > _LONGEST_S:
                 raise Unavailable("writing to the archive took too long; it will be tried again")
-        appended = {append.project_id: append.appended() for append in appends}
+        missing = set(claims.contents) - archived_hashes - files.hashes
+        if missing:
+            log.warning(
+                "archive.content_missing", project_id=project_id, hashes=sorted(missing)[:20]
+            )
         try:
-            await self._index.enter({append.project_id: append.entry for append in appends})
-        except ContentReleased:
-            for append in appends:
-                await append.files.discard()
+            await self._enter(project_id, files, claims, archived_hashes)
+        except _ContentReleased:
+            await files.discard()
             raise
-        return appended
+        return Appended(len(claims.changes), len(files.hashes), len(missing))
 
-    async def _write_all(self, appends: Sequence[_Append]) -> None:
-        """Write the files of all projects; raises the first failure after the other writes."""
-        limit = asyncio.Semaphore(PROJECTS_AT_ONCE)
-
-        async def write(append: _Append) -> None:
-            async with limit:
-                await self._write(append)
-
-        results = await asyncio.gather(*map(write, appends), return_exceptions=True)
-        for result in results:
-            if result is not None:
-                raise result
-
-    async def _write(self, append: _Append) -> None:
-        files, claims, archived = append.files, append.claims, append.archived
-        inline = {name: text for name, text in claims.inline.items() if name not in archived}
-        referenced = set(claims.contents).difference(archived, inline)
-        if inline:
-            await files.contents(inline)
-        if referenced:
-            sizes = await self._index.reference_sizes(append.project_id, referenced)
-            for group in _groups(sizes):
-                await files.contents(await self._index.references(append.project_id, group))
+    async def _write(
+        self, files: Writing, project_id: int, claims: Claims, archived_hashes: Collection[str]
+    ) -> None:
+        inline = {name: text for name, text in claims.inline.items() if name not in archived_hashes}
+        await files.contents(inline)
+        referenced = set(claims.contents) - set(archived_hashes) - set(inline)
+        sizes = await self._index.reference_sizes(project_id, referenced) if referenced else {}
+        for group in _groups(sizes):
+            await files.contents(await self._index.references(project_id, group))
         await files.events(sorted(claims.changes, key=lambda change: change.log_position))
 
-
-def _claim_all(changes: Mapping[int, Sequence[LoggedChange]]) -> dict[int, Claims]:
-    return {project_id: claim(part) for project_id, part in changes.items()}
+    async def _enter(
+        self, project_id: int, files: Writing, claims: Claims, archived_hashes: Collection[str]
+    ) -> None:
+        async with self._index.adding(project_id) as connection:
+            still = archived_hashes and await archived(connection, project_id, archived_hashes)
+            if set(still) != set(archived_hashes):
+                raise _ContentReleased
+            event_ids = [change.event.id for change in claims.changes]
+            await enter_files(connection, project_id, files.files, event_ids)
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:

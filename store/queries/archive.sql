@@ -13,39 +13,35 @@ order by c.sha256
 on conflict do nothing
 
 -- name: enter_files
--- Files of projects $2, which see enter_archived_files. Of the arrays from $11 on, each project has the items from a
--- first to a last one: $3 and $4 are those of the contents that the files need, then those of the files, of their
--- contents and of the events.
-select
-    enter_archived_files(
-        n.project_id, $1, ($11::bytea[])[n.first_needed : n.last_needed],
-        ($12::text[])[n.first_file : n.last_file],
-        ($13::text[])[n.first_file : n.last_file],
-        ($14::bytea[])[n.first_file : n.last_file],
-        ($15::bigint[])[n.first_file : n.last_file],
-        ($16::bigint[])[n.first_file : n.last_file],
-        ($17::int[])[n.first_file : n.last_file],
-        ($18::bigint[])[n.first_file : n.last_file],
-        ($19::bigint[])[n.first_file : n.last_file],
-        ($20::text[])[n.first_content : n.last_content],
-        ($21::bytea[])[n.first_content : n.last_content],
-        ($22::bigint[])[n.first_content : n.last_content],
-        ($23::int[])[n.first_content : n.last_content],
-        ($24::int[])[n.first_content : n.last_content],
-        ($25::text[])[n.first_event : n.last_event]
-    ) as is_entered
-from unnest(
-    $2::int[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[]
-) as n (
-    project_id, first_needed, last_needed, first_file, last_file, first_content, last_content, first_event,
-    last_event
+-- Files, their contents that are new, each with the path of its file, and the removal of the archived
+-- events from the outbox, in one statement.
+with file as (
+    insert into archive_segments (
+        project_id, kind, path, sha256, size_bytes, raw_bytes, entries, first_position,
+        last_position, created_at
+    )
+    select
+        $1, f.kind, f.path, f.sha256, f.size_bytes, f.raw_bytes, f.entries, f.first_position,
+        f.last_position, clock_timestamp()
+    from unnest(
+        $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::bigint[], $7::int[], $8::bigint[],
+        $9::bigint[]
+    ) with ordinality as f (
+        kind, path, sha256, size_bytes, raw_bytes, entries, first_position, last_position, number
+    )
+    order by f.number
+    returning segment_id, path
+),
+content as (
+    insert into archive_contents (project_id, sha256, segment_id, start_byte, size_bytes, raw_bytes)
+    select $1, c.sha256, f.segment_id, c.start_byte, c.size_bytes, c.raw_bytes
+    from unnest($10::text[], $11::bytea[], $12::bigint[], $13::int[], $14::int[])
+        as c (path, sha256, start_byte, size_bytes, raw_bytes)
+    join file f on f.path = c.path
+    order by c.sha256
+    on conflict do nothing
 )
-
--- name: archived_contents_of_projects
--- Those of several projects $1, of which each wants the hashes from its first to its last one.
-select n.project_id, a.sha256
-from unnest($1::int[], $2::int[], $3::int[]) as n (project_id, first, last)
-cross join lateral read_archived_contents(n.project_id, ($4::bytea[])[n.first : n.last]) as a
+delete from outbox where project_id = $1 and event_id = any($15::text[])
 
 -- name: archived_contents
 select sha256 from archive_contents where project_id = $1 and sha256 = any($2::bytea[])

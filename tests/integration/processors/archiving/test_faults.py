@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,13 @@ from redis.asyncio import Redis
 from processors.archiving.archiver import Archiver
 from processors.archiving.consumer import LogGroup
 from runtime.errors import Unavailable
-from store.archive.index import Index
-from store.generations.catalog import Projects
-from store.postgres.locks import Lock, archiver_lock
+from store.archive.writer import Appender
+from store.postgres.locks import archiver_lock
 from store.postgres.pool import Database
 from tests.support.archivers import NAMES, STREAM, archive_all, archiver, pending, publish
 from tests.support.archives import ArchiveAt
 from tests.support.databases import Database as FreshDatabase
 from tests.support.waiting import eventually
-from tests.support.writes import RECIPE
 
 URIS = [f"{number}.md" for number in range(250)]
 
@@ -56,7 +53,7 @@ async def test_death_between_files_and_index_loses_nothing(
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
     with monkeypatch.context() as patch:
-        patch.setattr(Index, "enter", _die)
+        patch.setattr(Appender, "_enter", _die)
         with pytest.raises(Killed):
             await first.archive_batch()
     assert kept.files("events")
@@ -93,17 +90,17 @@ async def test_a_project_that_fails_holds_up_no_other(
     """A project whose archive fails does not delay others, and is archived later."""
     await publish(redis, ["a.md"], project="alpha")
     await publish(redis, ["b.md"], project="beta")
-    append = kept.archive.append_together
+    append = kept.archive.append
 
-    async def refuse_alpha(changes: Any) -> Any:
-        if "alpha" in changes:
+    async def refuse_alpha(project: str, changes: Any) -> Any:
+        if project == "alpha":
             raise Unavailable("no space is left")
-        return await append(changes)
+        return await append(project, changes)
 
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
     with monkeypatch.context() as patch:
-        patch.setattr(kept.archive, "append_together", refuse_alpha)
+        patch.setattr(kept.archive, "append", refuse_alpha)
         with pytest.raises(Unavailable):
             await first.archive_batch()
     assert await _uris(kept, "beta") == ["b.md"]
@@ -111,43 +108,6 @@ async def test_a_project_that_fails_holds_up_no_other(
 
     await archive_all(redis, worker, kept.archive)
     assert await _uris(kept, "alpha") == ["a.md"]
-
-
-async def test_projects_share_a_transaction_unless_one_is_locked(
-    redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files of several projects are entered together; a locked project delays no other."""
-    entered: list[list[int]] = []
-    enter = Index.enter
-
-    async def counted(self: Index, entries: Any) -> None:
-        entered.append(list(entries))
-        await enter(self, entries)
-
-    monkeypatch.setattr(Index, "enter", counted)
-    names = ["alpha", "beta", "gamma"]
-    ids = await Projects(worker, RECIPE).ensure_all(names)
-    group, first = archiver(redis, worker, kept.archive)
-    await group.begin()
-    for name in names:
-        await publish(redis, ["a.md"], project=name)
-    await first.archive_batch()
-    assert entered == [[ids[name] for name in names]]
-    for name in names:
-        await publish(redis, ["b.md"], project=name)
-    async with worker.scope(ids["alpha"]) as connection:
-        assert await Lock.ARCHIVED_CONTENTS.try_acquire(connection, ids["alpha"])
-        batch = asyncio.create_task(first.archive_batch())
-        for name in names[1:]:
-            await eventually(partial(_has, kept, name, ["a.md", "b.md"]), f"{name} is archived")
-        assert await _uris(kept, "alpha") == ["a.md"]
-    await batch
-    assert await _uris(kept, "alpha") == ["a.md", "b.md"]
-    assert await pending(redis) == 0
-
-
-async def _has(kept: ArchiveAt, project: str, uris: list[str]) -> bool:
-    return await _uris(kept, project) == uris
 
 
 async def test_entries_that_were_trimmed_by_hand_hold_nothing_up(
@@ -158,7 +118,7 @@ async def test_entries_that_were_trimmed_by_hand_hold_nothing_up(
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
     with monkeypatch.context() as patch:
-        patch.setattr(kept.archive, "append_together", _die)
+        patch.setattr(kept.archive, "append", _die)
         with pytest.raises(Killed):
             await first.archive_batch()
     await redis.xtrim(STREAM, maxlen=0, approximate=False)

@@ -1,4 +1,4 @@
-"""Statements about several projects: events in the outbox, archived contents and files."""
+"""Projects with events in the outbox, found by one statement."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ oldest_code = "0025"
 
 
 def upgrade() -> None:
-    """Run ``0040_archived_projects.sql``."""
+    """Run ``0040_projects_in_outbox.sql``."""
     run_script(__file__)
