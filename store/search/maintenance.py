@@ -47,7 +47,7 @@ RETRY_AFTER = timedelta(seconds=10)
 """Pause of a project whose maintenance failed."""
 
 STATISTICS_PAUSE = timedelta(minutes=10)
-"""Time without statistics after a table could not be analyzed."""
+"""Time without statistics of new generations after the chunks could not be analyzed."""
 
 _ROUND_INTERVAL = timedelta(minutes=1)
 
@@ -136,11 +136,16 @@ class Maintenance:
         # before the visits settle what says that these projects were written to
         written = [project.project_id for project in due if Task.SWEEP not in project.tasks]
         await self._sweeps.note(written, SWEEP_INTERVAL)
-        if due and monotonic() >= self._statistics_from:
-            renew = partial(self._due_keywords.postpone, due, LEASE)
-            if not await analyze(self._database, [project.project_id for project in due], renew):
-                self._statistics_from = monotonic() + STATISTICS_PAUSE.total_seconds()
+        if due:
+            await self._analyze(due)
         await self._visit(due, self._due_keywords, self._tend_keywords)
+
+    async def _analyze(self, due: Sequence[DueProject]) -> None:
+        is_allowed = monotonic() >= self._statistics_from
+        project_ids = [project.project_id for project in due] if is_allowed else []
+        renew = partial(self._due_keywords.postpone, due, LEASE)
+        if not await analyze(self._database, project_ids, renew):
+            self._statistics_from = monotonic() + STATISTICS_PAUSE.total_seconds()
 
     async def _keep_vectors(self) -> None:
         due = await self._due_vectors.take()

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 _TIMEOUT_S = 50.0
 """Longest time for a table. The lease of the projects (``due_projects.LEASE``) is longer."""
 
-_LOCKED_TIMEOUT_S = 10.0
+_LOCKED_TIMEOUT_S = 30.0
 """Longest time for ``chunks``, while the rows of the new generations are locked. A switch waits."""
 
 _QUERIES = named("maintenance")
@@ -39,11 +39,14 @@ async def analyze(
     """Analyze new tables, and all that changed once these projects have a large new generation.
 
     A failure is logged, as statistics only make queries faster. If it is that of ``chunks``, the
-    generation remains new. ``renew`` is awaited before each other table: it extends a lease.
-    Returns False if a table could not be analyzed.
+    generation remains new, and False is returned. ``renew`` is awaited before each other table: it
+    extends a lease.
+
+    Raises:
+        Unavailable: the lease could not be extended.
     """
     names: list[str] = []
-    has_failed = False
+    is_known = False
     try:
         async with database.transaction() as connection:
             rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
@@ -52,27 +55,24 @@ async def analyze(
                 await connection.execute(
                     _QUERIES["analyze_table"], "chunks", timeout=_LOCKED_TIMEOUT_S
                 )
+        is_known = True
     except Unavailable as error:
         log.warning("statistics.not_made", reason=str(error))
-        has_failed = True
-    others = [name for name in names if name != "chunks"]
-    return await analyze_tables(database, others, renew) and not has_failed
+    await analyze_tables(database, [name for name in names if name != "chunks"], renew)
+    return is_known
 
 
 async def analyze_tables(
     database: Database, names: Sequence[str], renew: Renew = _need_no_lease
-) -> bool:
-    """Analyze tables, each in a transaction of its own; see ``analyze``.
+) -> None:
+    """Analyze tables, each in a transaction of its own; a failure is logged. See ``analyze``.
 
     A build of a vector index holds the lock of its table for minutes.
     """
-    failed = 0
     for name in names:
+        await renew()
         try:
-            await renew()
             async with database.connection() as connection:
                 await connection.execute(_QUERIES["analyze_table"], name, timeout=_TIMEOUT_S)
         except Unavailable as error:
             log.warning("statistics.not_made", table=name, reason=str(error))
-            failed += 1
-    return not failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -392,15 +392,14 @@ async def _without_autovacuum(owner: asyncpg.Connection) -> None:
         await owner.execute(f"alter table {row['name']} set (autovacuum_enabled = off)")
 
 
-async def _has_new_tables(owner: asyncpg.Connection, *others: str) -> bool:
-    """Return whether a table is new, besides ``others``."""
-    return bool(
-        await owner.fetchval(
-            "select exists (select from pg_stat_user_tables "
-            "where n_live_tup > 100 and last_analyze is null and relname <> all($1))",
-            others,
-        )
+async def _new_tables(owner: asyncpg.Connection, *others: str) -> set[str]:
+    """Tables that are new, besides ``others``."""
+    rows = await owner.fetch(
+        "select relname from pg_stat_user_tables "
+        "where n_live_tup > 100 and last_analyze is null and relname <> all($1)",
+        others,
     )
+    return {row["relname"] for row in rows}
 
 
 async def test_statistics_know_each_large_generation(index: Index, database: Fresh) -> None:
@@ -447,40 +446,42 @@ async def test_a_generation_is_known_once_its_chunks_are_analyzed(
 
     await write_many(index, 110)
     await eventually(is_counted, "the server has counted the rows")
-    await eventually(lambda: _has_new_tables(owner, "chunks"), "and those of another table")
+    others = await eventually(lambda: _new_tables(owner, "chunks"), "and those of other tables")
     async with owner.transaction():
         await owner.execute("lock table chunks in share update exclusive mode")
         assert not await analyze(index.database, [generation.project_id])
     assert not await is_known()
-    assert not await _has_new_tables(owner, "chunks")
+
+    async def are_analyzed() -> bool:
+        return not others & await _new_tables(owner)
+
+    await eventually(are_analyzed, "the other tables are analyzed")
     assert await analyze(index.database, [generation.project_id])
     assert await is_known()
     await owner.close()
 
 
-async def test_a_table_that_can_not_be_analyzed_is_left_alone_for_a_while(
+async def test_chunks_that_can_not_be_analyzed_are_left_alone_for_a_while(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each visit would wait for it otherwise."""
-    tries: list[int] = []
+    """Each visit would wait for them otherwise."""
+    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
+    analyzed: list[Sequence[int]] = []
 
-    async def fail(*_: Any) -> bool:
-        tries.append(len(tries))
+    async def fail(_database: Database, project_ids: Sequence[int], *_: Any) -> bool:
+        analyzed.append(project_ids)
         return False
 
     monkeypatch.setattr(maintenance, "analyze", fail)
-    monkeypatch.setattr(due_projects, "MATURITY", timedelta())
     keeper = Maintenance(index.database)
-    for number in range(3):
+    for number, pause in enumerate((timedelta(minutes=10), timedelta(), timedelta())):
         await index.write(f"{number}.md", "text")
+        monkeypatch.setattr(maintenance, "STATISTICS_PAUSE", pause)
         await keeper._keep_keywords()
-    assert len(tries) == 1
-    monkeypatch.setattr(maintenance, "STATISTICS_PAUSE", timedelta())
-    keeper = Maintenance(index.database)
-    for number in range(2):
-        await index.write(f"{number}.txt", "text")
-        await keeper._keep_keywords()
-    assert len(tries) == 3
+    project_id = (await index.live()).project_id
+    assert analyzed[0] == [project_id]
+    assert not analyzed[1], "only new tables are analyzed"
+    assert analyzed[2] == [project_id]
 
 
 async def test_projects_are_kept_while_tables_are_analyzed(
@@ -491,15 +492,14 @@ async def test_projects_are_kept_while_tables_are_analyzed(
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
     await write_many(index, 70)
-    await eventually(lambda: _has_new_tables(owner, "chunks"), "the server has counted the rows")
+    await eventually(lambda: _new_tables(owner, "chunks"), "the server has counted the rows")
     other = DueProjects(index.database, Task.SEGMENTS)
     taken: list[list[DueProject]] = []
 
-    async def analyze_slowly(*arguments: Any) -> bool:
+    async def analyze_slowly(*arguments: Any) -> None:
         await owner.execute("update maintenance_due set due_at = now()")  # the lease ends
-        is_made = await analyze_tables(*arguments)
+        await analyze_tables(*arguments)
         taken.append(await other.take())
-        return is_made
 
     monkeypatch.setattr(statistics, "analyze_tables", analyze_slowly)
     await Maintenance(index.database)._keep_keywords()
@@ -514,7 +514,7 @@ async def test_a_locked_new_table_keeps_no_segment_from_being_merged(
     owner = await asyncpg.connect(database.owner_url)
     await _without_autovacuum(owner)
     await write_many(index, 70)
-    await eventually(lambda: _has_new_tables(owner), "the server has counted the rows")
+    await eventually(lambda: _new_tables(owner), "the server has counted the rows")
     async with owner.transaction():
         await owner.execute("lock table chunks, embeddings in share update exclusive mode")
         await owner.execute("lock table keyword_postings in share update exclusive mode")
