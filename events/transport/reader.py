@@ -210,12 +210,13 @@ class Reader:
         pause, lease = self._until_claim(), self._options.lease
         if self._is_quiet and self.lone_group is not None:
             pause = max(min(until_tick(lease), lease), pause)
-        elif self._is_quiet and self._is_idle() and not self._awaits_returns():
+        elif self._is_quiet and self._is_idle() and not self._may_hand_back():
             pause = max(self._roll.pause, pause)
         self._next_claim = monotonic() + pause.total_seconds()
 
-    def _awaits_returns(self) -> bool:
-        return any(subscription.awaits_returns for subscription in self._subscriptions)
+    def _may_hand_back(self) -> bool:
+        """Return whether entries are in flight, or were handed back and are not overdue yet."""
+        return any(entry.in_flight or entry.awaits_returns for entry in self._subscriptions)
 
     async def _has_nothing_pending(self) -> bool:
         """Return whether the only stream has no pending entries; False for several streams."""
@@ -384,9 +385,10 @@ class Roll:
 
     To search every stream at every interval would cost more commands with every partition. An entry
     becomes overdue for one of two reasons: its consumer fell silent, or handed it back. A consumer
-    remembers what it handed back. To notice the silent ones, all consumers of a topic sign on one
-    roll, the group of its first stream, before their signature is a lease old. Redis has the time
-    of each. They look at it no later than the entries of another may be overdue for an interval.
+    remembers what it handed back, unless it stops. To notice the silent ones, all consumers of a
+    topic sign on one roll, the group of its first stream, before their signature is a lease old.
+    Redis has the time of each. They look at it when a signature is so old that entries of its
+    consumer may have been overdue for an interval.
 
     A consumer signs before it reads if it is time to, and leaves the roll only after it has nothing
     pending. So each consumer with a pending entry is on the roll, and it is silent no later than
@@ -417,7 +419,7 @@ class Roll:
         Raises:
             RedisError: Redis can't be reached.
         """
-        subscriptions = list(subscriptions)  # others may be added meanwhile
+        subscriptions = list(subscriptions)  # others may be added during a search
         if len(subscriptions) == 1:
             return subscriptions
         now = monotonic()

@@ -270,7 +270,7 @@ class Subscription:
             self._due_at = max(due_at, self._due_at or due_at)
 
     def note_renewed(self, entries: Iterable[InFlightEntry]) -> None:
-        """Note entries whose leases were renewed: one that was handed back meanwhile is due later.
+        """Note entries whose leases were renewed: one that was also handed back is due later.
 
         Of the two commands, either may be the last that Redis executed.
         """

@@ -140,7 +140,8 @@ async def test_a_search_of_quiet_partitions_costs_the_same_for_any_number(
 ) -> None:
     """A worker reads the roll, which it has just signed, whatever the number of partitions."""
     other = _group(own_client, "other", 0)
-    roll, subscriptions = Roll(OPTIONS), [_subscription(own_client, n) for n in range(PARTITIONS)]
+    roll = Roll(replace(OPTIONS, lease=timedelta(minutes=1)))  # so that it signs once
+    subscriptions = [_subscription(own_client, n) for n in range(PARTITIONS)]
     for subscription in subscriptions:
         await subscription.group.create()
     assert await roll.suspects(subscriptions) == subscriptions  # the first search is of all
