@@ -42,6 +42,9 @@ _AFTER_SEARCH = timedelta(milliseconds=50)
 """Time for the search at the tick that ends a rest, so that the reader does not repeat it."""
 _SEARCH_ALL_EVERY = timedelta(minutes=5)
 """Entries that a person or program has read by another way become overdue unnoticed."""
+_SIGN_AFTER = timedelta(seconds=4)
+"""Age of a signature that any version accepts, beside half of a lease."""
+
 _BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
 
 Deliver = Callable[[InFlightEntry], Awaitable[None]]
@@ -398,7 +401,9 @@ class Roll:
     def __init__(self, options: Options) -> None:
         lease, interval = options.lease.total_seconds(), options.claim_interval.total_seconds()
         block = options.block.total_seconds()
-        self._sign_every_s = max(lease - interval - block, interval)
+        # for consumers of earlier versions, another one is silent after half of a lease
+        longest = max(lease / 2 - block, _SIGN_AFTER.total_seconds())
+        self._sign_every_s = max(min(lease - interval - block, longest), interval)
         self._silent_ms = 1000 * max(
             lease - interval / 4, self._sign_every_s + interval / 2 + block
         )

@@ -406,6 +406,7 @@ async def _renew(subscription: Subscription) -> None:
         renewed = await subscription.group.renew(list(in_flight))
     except (RedisError, OSError) as error:
         log.warning("lease.renewal_failed", stream=subscription.group.stream, error=str(error))
+        subscription.note_renewed(in_flight.values())  # only the reply may have failed
         return
     subscription.note_renewed(in_flight[entry_id] for entry_id in renewed)
     newer = subscription.in_flight.keys() - in_flight.keys()
