@@ -47,7 +47,7 @@ RETRY_AFTER = timedelta(seconds=10)
 """Pause of a project whose maintenance failed."""
 
 STATISTICS_PAUSE = timedelta(minutes=10)
-"""Time without statistics of new generations after the chunks could not be analyzed."""
+"""Time without statistics of chunks after they could not be analyzed."""
 
 _ROUND_INTERVAL = timedelta(minutes=1)
 
@@ -141,10 +141,10 @@ class Maintenance:
         await self._visit(due, self._due_keywords, self._tend_keywords)
 
     async def _analyze(self, due: Sequence[DueProject]) -> None:
-        is_allowed = monotonic() >= self._statistics_from
-        project_ids = [project.project_id for project in due] if is_allowed else []
+        project_ids = [project.project_id for project in due]
         renew = partial(self._due_keywords.postpone, due, LEASE)
-        if not await analyze(self._database, project_ids, renew):
+        with_chunks = monotonic() >= self._statistics_from
+        if not await analyze(self._database, project_ids, renew, with_chunks=with_chunks):
             self._statistics_from = monotonic() + STATISTICS_PAUSE.total_seconds()
 
     async def _keep_vectors(self) -> None:

@@ -21,8 +21,9 @@ log = structlog.get_logger(__name__)
 _TIMEOUT_S = 50.0
 """Longest time for a table. The lease of the projects (``due_projects.LEASE``) is longer."""
 
-_LOCKED_TIMEOUT_S = 30.0
-"""Longest time for ``chunks``, while the rows of the new generations are locked. A switch waits."""
+_LOCKED_TIMEOUT_S = 12.0
+"""Longest time for ``chunks``. The rows of new generations are locked during it, so a switch waits;
+other statements would end after 15 s."""
 
 _QUERIES = named("maintenance")
 
@@ -34,13 +35,17 @@ async def _need_no_lease() -> None:
 
 
 async def analyze(
-    database: Database, project_ids: Sequence[int], renew: Renew = _need_no_lease
+    database: Database,
+    project_ids: Sequence[int],
+    renew: Renew = _need_no_lease,
+    *,
+    with_chunks: bool = True,
 ) -> bool:
     """Analyze new tables, and all that changed once these projects have a large new generation.
 
     A failure is logged, as statistics only make queries faster. If it is that of ``chunks``, the
-    generation remains new, and False is returned. ``renew`` is awaited before each other table: it
-    extends a lease.
+    generation remains new, and False is returned. Without ``with_chunks``, only other new tables
+    are analyzed. ``renew`` is awaited before each of these: it extends a lease.
 
     Raises:
         Unavailable: the lease could not be extended.
@@ -49,9 +54,10 @@ async def analyze(
     is_known = False
     try:
         async with database.transaction() as connection:
-            rows = await connection.fetch(_QUERIES["tables_to_analyze"], project_ids)
+            wanted = project_ids if with_chunks else []
+            rows = await connection.fetch(_QUERIES["tables_to_analyze"], wanted)
             names = [row["name"] for row in rows]
-            if "chunks" in names:
+            if with_chunks and "chunks" in names:
                 await connection.execute(
                     _QUERIES["analyze_table"], "chunks", timeout=_LOCKED_TIMEOUT_S
                 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
+from time import monotonic
 from typing import Any
 
 import asyncpg
@@ -462,26 +463,30 @@ async def test_a_generation_is_known_once_its_chunks_are_analyzed(
 
 
 async def test_chunks_that_can_not_be_analyzed_are_left_alone_for_a_while(
-    index: Index, monkeypatch: pytest.MonkeyPatch
+    index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each visit would wait for them otherwise."""
+    """Each visit would wait for them otherwise. Other new tables are analyzed."""
     monkeypatch.setattr(due_projects, "MATURITY", timedelta())
-    analyzed: list[Sequence[int]] = []
-
-    async def fail(_database: Database, project_ids: Sequence[int], *_: Any) -> bool:
-        analyzed.append(project_ids)
-        return False
-
-    monkeypatch.setattr(maintenance, "analyze", fail)
+    owner = await asyncpg.connect(database.owner_url)
+    await _without_autovacuum(owner)
+    await write_many(index, 110)
+    others = await eventually(lambda: _new_tables(owner, "chunks"), "the rows are counted")
     keeper = Maintenance(index.database)
-    for number, pause in enumerate((timedelta(minutes=10), timedelta(), timedelta())):
-        await index.write(f"{number}.md", "text")
-        monkeypatch.setattr(maintenance, "STATISTICS_PAUSE", pause)
+    keeper._statistics_from = inf
+    await keeper._keep_keywords()
+
+    async def are_analyzed() -> bool:
+        return not others & await _new_tables(owner)
+
+    await eventually(are_analyzed, "the other tables are analyzed")
+    assert "chunks" in await _new_tables(owner)
+    async with owner.transaction():
+        await owner.execute("lock table chunks in share update exclusive mode")
+        keeper._statistics_from = 0.0
+        await index.write("e", "text")
         await keeper._keep_keywords()
-    project_id = (await index.live()).project_id
-    assert analyzed[0] == [project_id]
-    assert not analyzed[1], "only new tables are analyzed"
-    assert analyzed[2] == [project_id]
+    assert keeper._statistics_from > monotonic() + 60
+    await owner.close()
 
 
 async def test_projects_are_kept_while_tables_are_analyzed(
