@@ -403,6 +403,10 @@ async def _new_tables(owner: asyncpg.Connection, *others: str) -> set[str]:
     return {row["relname"] for row in rows}
 
 
+async def _are_analyzed(owner: asyncpg.Connection, tables: set[str]) -> bool:
+    return not tables & await _new_tables(owner)
+
+
 async def test_statistics_know_each_large_generation(index: Index, database: Fresh) -> None:
     """They are made again for one that came after them. Otherwise no row of it is expected."""
     owner = await asyncpg.connect(database.owner_url)
@@ -453,10 +457,7 @@ async def test_a_generation_is_known_once_its_chunks_are_analyzed(
         assert not await analyze(index.database, [generation.project_id])
     assert not await is_known()
 
-    async def are_analyzed() -> bool:
-        return not others & await _new_tables(owner)
-
-    await eventually(are_analyzed, "the other tables are analyzed")
+    await eventually(lambda: _are_analyzed(owner, others), "the other tables are analyzed")
     assert await analyze(index.database, [generation.project_id])
     assert await is_known()
     await owner.close()
@@ -475,10 +476,7 @@ async def test_chunks_that_can_not_be_analyzed_are_left_alone_for_a_while(
     keeper._statistics_from = inf
     await keeper._keep_keywords()
 
-    async def are_analyzed() -> bool:
-        return not others & await _new_tables(owner)
-
-    await eventually(are_analyzed, "the other tables are analyzed")
+    await eventually(lambda: _are_analyzed(owner, others), "the other tables are analyzed")
     assert "chunks" in await _new_tables(owner)
     async with owner.transaction():
         await owner.execute("lock table chunks in share update exclusive mode")
