@@ -51,7 +51,9 @@ QUESTIONS = 200
 COMMANDS = 10
 EDITS = 20
 IDLE_SECONDS = 30.0
-_QUIET_SECONDS = 5.0
+_QUIET_SECONDS = 15.0
+"""Longer than a change of a project waits for maintenance, which may build an index."""
+
 _QUIET_PERCENT = 5.0
 _REPORTED_SECONDS = 11.0
 """Time after which an idle process of Postgres has reported the rows that it has written."""

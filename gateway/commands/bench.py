@@ -45,6 +45,9 @@ class Measurement(StrEnum):
     PEERS = "peers"
 
 
+_WITH_CHUNKS = (Measurement.ASKING, Measurement.RECALL, Measurement.REPLAY_MEMORY)
+"""Benchmarks whose only size is the number of chunks."""
+
 _MODULES = {
     Measurement.CONTENT: "content.acceptance",
     Measurement.PEERS: "peers.comparison",
@@ -71,8 +74,8 @@ def command(
     chunks: Annotated[
         int | None,
         typer.Option(
-            help="Chunks of `doors`, `recall` or `replay-memory`; default: 50,000, 1,000,000 or "
-            "100,000.",
+            help="Chunks of `asking` or `doors`, `recall`, or `replay-memory`; default: 50,000, "
+            "1,000,000 or 100,000.",
             min=1,
         ),
     ] = None,
@@ -103,7 +106,7 @@ def command(
     if name is Measurement.DOORS:
         size = {"seconds": seconds, "chunks": chunks}
         measure = partial(measure, **{key: value for key, value in size.items() if value})
-    elif name in (Measurement.RECALL, Measurement.REPLAY_MEMORY) and chunks and not seconds:
+    elif name in _WITH_CHUNKS and chunks and not seconds:
         measure = partial(measure, chunks)
     elif seconds or chunks:
         raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")

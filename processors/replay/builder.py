@@ -89,7 +89,7 @@ class Builder:
             Unavailable: a server or a model is down; what was written stays.
             ConfigurationError: a model has no key any more, for example.
         """
-        total = (await self.tools.pending.count(self.generation)).pending
+        total = await self.tools.pending.count(self.generation)
         if not total:
             return
         cost = await self.tools.vector_stage().run_all(

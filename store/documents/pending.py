@@ -335,10 +335,10 @@ class PendingVectors:
         async with self._live(project_id) as (connection, generation):
             return generation, await _count_at(connection, generation, log_positions)
 
-    async def count(self, generation: Generation) -> Counts:
-        """Count the chunks of a generation, private ones included."""
+    async def count(self, generation: Generation) -> int:
+        """Count the pending chunks of a generation, private ones included."""
         async with self._scope(generation) as connection:
-            return await count(connection, generation.id)
+            return int(await connection.fetchval(_QUERIES["count_pending"], generation.id))
 
     async def waiting(self, generation: Generation, limit: int | None) -> list[PendingDocument]:
         """The first ``limit`` documents (None: all) with pending chunks, oldest first."""

@@ -289,6 +289,11 @@ select
         where generation_id = $1
     ) + (select count(*) from refused_vectors where generation_id = $1)
 
+-- name: count_pending
+select coalesce(sum(cardinality(chunk_ids)), 0)::bigint
+from pending_vectors
+where generation_id = $1
+
 -- name: count_all
 select
     (select count(*) from chunks where generation_id = $1) as chunks,

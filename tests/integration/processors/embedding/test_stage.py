@@ -133,7 +133,7 @@ async def test_texts_of_a_few_changes_are_read_once(
         positions = [LogPosition(document.position, document.partition) for document in waiting]
         cost = await opened.vector_stage().run_all("docs", live.id, positions)
         assert (cost.chunks, reads) == (3, 1)
-        assert (await opened.pending.count(live)).pending == 0
+        assert await opened.pending.count(live) == 0
 
 
 async def test_a_refused_text_is_found_by_keyword(
