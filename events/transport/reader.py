@@ -410,7 +410,8 @@ class Roll:
         self._overdue_s = lease + interval
         self._tolerance_s = interval / 2
         self._sign_at = self._look_at = 0.0
-        self._cleared: dict[str, int] = {}
+        self._cleared: dict[str, float] = {}
+        """Times of the last signatures (monotonic) of silent consumers without pending entries."""
         self._next_search_of_all = 0.0
 
     @property
@@ -441,21 +442,22 @@ class Roll:
         returned = [entry for entry in subscriptions if entry.takes_due_returns(monotonic())]
         return searched + [entry for entry in returned if entry not in searched]
 
-    async def _silent(self, group: Group) -> Mapping[str, int]:
-        """Return the idle time (ms) of silent consumers that may have pending entries, by name."""
+    async def _silent(self, group: Group) -> Mapping[str, float]:
+        """Return when silent consumers that may have pending entries have signed, by name."""
         if monotonic() >= self._sign_at - self._tolerance_s:
             await self._sign(group)
         if monotonic() < self._look_at - self._tolerance_s:
             return {}
         rows = await others(group)
-        silent = {name: idle for name, idle in rows.items() if idle >= self._silent_ms}
-        # a shorter idle time is that of a consumer that has signed since
+        now = monotonic()
+        silent = {name: now - idle / 1000 for name, idle in rows.items() if idle >= self._silent_ms}
+        # one that has signed since may have got entries before it fell silent again
         self._cleared = {
-            name: silent[name]
-            for name, idle in self._cleared.items()
-            if silent.get(name, -1) >= idle
+            name: signed_at
+            for name, signed_at in self._cleared.items()
+            if name in silent and silent[name] - signed_at < self._tolerance_s
         }
-        suspected = {name: idle for name, idle in silent.items() if name not in self._cleared}
+        suspected = {name: at for name, at in silent.items() if name not in self._cleared}
         longest_ms = max((idle for name, idle in rows.items() if name not in silent), default=0)
         until_overdue_s = 0.0 if suspected else self._overdue_s - longest_ms / 1000
         self._look_at = monotonic() + until_overdue_s
@@ -469,7 +471,7 @@ class Roll:
         await sign(group)
         self._sign_at = monotonic() + self._sign_every_s
 
-    def _clear(self, silent: Mapping[str, int], pending: Mapping[Group, set[str]]) -> None:
+    def _clear(self, silent: Mapping[str, float], pending: Mapping[Group, set[str]]) -> None:
         """Note the silent consumers without pending entries; they are noticed if they sign."""
         holders = set[str]().union(*pending.values())
-        self._cleared |= {name: idle for name, idle in silent.items() if name not in holders}
+        self._cleared |= {name: at for name, at in silent.items() if name not in holders}

@@ -478,6 +478,26 @@ async def test_streams_that_are_added_at_the_start_are_created_and_drained(durin
         assert done.index(("create", each.group)) < done.index(("pending", each.group))
 
 
+async def test_a_consumer_that_signs_and_dies_between_two_looks_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had nothing pending when it was silent before; what it has read since is found."""
+    streams, roll = [subscription(), subscription()], reader.Roll(Options())
+    now, signed_at = 1000.0, 900.0
+    pending: dict[Group, set[str]] = {entry.group: set() for entry in streams}
+    monkeypatch.setattr(reader, "monotonic", lambda: now)
+    monkeypatch.setattr(reader, "sign", AsyncMock())
+    monkeypatch.setattr(reader, "consumers_of", AsyncMock(side_effect=lambda _: pending))
+    idle = AsyncMock(side_effect=lambda _: {"another": int((now - signed_at) * 1000)})
+    monkeypatch.setattr(reader, "others", idle)
+    assert await roll.suspects(streams) == streams  # the first search is of all
+    now += 10
+    assert await roll.suspects(streams) == []
+    now, signed_at = 1200.0, 1020.0  # the reader waited for room, and its idle time is longer
+    pending[streams[1].group] = {"another"}
+    assert await roll.suspects(streams) == streams[1:]
+
+
 class IdleRoll:
     """The first stream's group with one other consumer, and what was sent to it, on a clock."""
 
