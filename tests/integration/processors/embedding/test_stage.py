@@ -62,10 +62,7 @@ async def publish(worker: Headrace, *changes: DocumentChanged) -> list[Receipt]:
 
 
 async def counts(worker: WorkerDatabase) -> Counts:
-    projects = Projects(worker)
-    live = await Store(worker, RECIPE).live("docs")
-    assert live is not None
-    return await PendingVectors(worker, projects).count(live)
+    return await PendingVectors(worker, Projects(worker)).counts("docs")
 
 
 def embedded(server: ModelServer) -> Counter[str]:
