@@ -1,4 +1,4 @@
-"""Fewer vacuums of the vectors, each of which costs several times as much as a new index."""
+"""Fewer vacuums of the vectors, each of which costs more than twice as much as a new index."""
 
 from __future__ import annotations
 
