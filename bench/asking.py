@@ -1,4 +1,4 @@
-"""Latency of an answer at 50,000 chunks, compared with the same search without streams.
+"""Latency of an answer among 50,000 chunks or more, compared with the same search without streams.
 
 ``stream_ratio`` is the median of asking over streams divided by the median of embedding the query
 and running the same answering pipeline in this process, both measured alternately. ``import_ratio``

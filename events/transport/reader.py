@@ -455,7 +455,7 @@ class Roll:
         self._cleared = {
             name: signed_at
             for name, signed_at in self._cleared.items()
-            if name in silent and silent[name] - signed_at < self._tolerance_s
+            if name in silent and abs(silent[name] - signed_at) < self._tolerance_s
         }
         suspected = {name: at for name, at in silent.items() if name not in self._cleared}
         longest_ms = max((idle for name, idle in rows.items() if name not in silent), default=0)

@@ -44,9 +44,8 @@ __all__ = [
 
 log = structlog.get_logger(__name__)
 
-MIN_TAIL = 4_000
-"""Number of vectors outside of an index that can be compared one by one at low cost: it takes about
-as long as the scan of the index."""
+MIN_TAIL = 10_000
+"""Number of vectors outside of an index that can be compared one by one at low cost."""
 
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when the vectors outside exceed a fourth of the vectors that it covers."""

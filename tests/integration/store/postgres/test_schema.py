@@ -43,11 +43,6 @@ from pg_inherits i
 join pg_class c on c.oid = i.inhrelid and c.relkind in ('r', 'p')
 group by i.inhparent
 union all
-select format('options of %s tables: %s', count(*), array_to_string(c.reloptions, ', '))
-from pg_class c
-where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.reloptions is not null
-group by c.reloptions
-union all
 select format('constraint %s %s', k.conrelid::regclass, pg_get_constraintdef(k.oid))
 from pg_constraint k
 join pg_class c on c.oid = k.conrelid
