@@ -7,7 +7,7 @@ pending and archives them again: readers of the archive ignore a repeated log po
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -31,9 +31,6 @@ log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(seconds=1)
 """Longest time for which changes are collected, so that files are few and large."""
-
-PROJECTS_AT_ONCE = 4
-"""Projects whose files are written at the same time, because a remote storage responds slowly."""
 
 _IDLE_AFTER = timedelta(seconds=10)
 _IDLE_PAUSE = timedelta(seconds=4)
@@ -121,7 +118,7 @@ class Archiver:
         return batch.is_full
 
     async def _adopt_all(self, changes: Mapping[str, Sequence[StreamedChange]]) -> None:
-        """Archive changes by project, some projects at once.
+        """Archive admitted changes. Changes that the indexer has not decided yet stay pending.
 
         Raises the first failure, after the other projects.
         """
@@ -130,25 +127,21 @@ class Archiver:
         if not self._has_folder:
             await self._archive.claim(self._deployment)
             self._has_folder = True
-        await self._intake.load(changes)
-        limit = asyncio.Semaphore(PROJECTS_AT_ONCE)
-
-        async def adopt(project: str) -> None:
-            async with limit:
-                await self._adopt(project, changes[project])
-
-        results = await asyncio.gather(*map(adopt, changes), return_exceptions=True)
-        for result in results:
-            if result is not None:
-                raise result
-
-    async def _adopt(self, project: str, changes: Sequence[StreamedChange]) -> None:
-        """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
-        decision = await self._intake.decide(project, changes)
-        await self._archive.append(project, [streamed.change for streamed in decision.admitted])
-        await self._group.acknowledge(entry_ids_of([*decision.admitted, *decision.refused]))
-        metrics.CHANGES_ARCHIVED.inc(len(decision.admitted))
-        self._left_pending |= bool(decision.undecided)
+        decisions, failures = await self._intake.decide_all(changes)
+        failures |= await self._archive.append_together(
+            {
+                project: [streamed.change for streamed in decision.admitted]
+                for project, decision in decisions.items()
+            }
+        )
+        archived = [decision for project, decision in decisions.items() if project not in failures]
+        await self._group.acknowledge(
+            entry_ids_of(change for done in archived for change in [*done.admitted, *done.refused])
+        )
+        metrics.CHANGES_ARCHIVED.inc(sum(len(decision.admitted) for decision in archived))
+        self._left_pending |= any(decision.undecided for decision in archived)
+        for failure in failures.values():
+            raise failure
 
     async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
         """Pause after a failure. The traceback is logged only for defects, not for outages."""
@@ -166,13 +159,23 @@ class Intake:
         self._admission = admission
         self._outbox = outbox
 
-    async def load(self, projects: Collection[str]) -> None:
-        """Read the keys of projects together, before each of them is decided.
+    async def decide_all(
+        self, changes: Mapping[str, Sequence[StreamedChange]]
+    ) -> tuple[dict[str, Decision], dict[str, Exception]]:
+        """Judge changes by project; return decisions, and failures, by project.
 
         Raises:
-            Unavailable: Postgres can't be reached.
+            Unavailable: the keys of the projects can't be read.
         """
-        await self._admission.load(projects)
+        await self._admission.load(changes)
+        decisions: dict[str, Decision] = {}
+        failures: dict[str, Exception] = {}
+        for project, of_project in changes.items():
+            try:
+                decisions[project] = await self.decide(project, of_project)
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                failures[project] = error
+        return decisions, failures
 
     async def decide(self, project: str, changes: Sequence[StreamedChange]) -> Decision:
         """Judge changes of one project and drop refused ones from the outbox.

@@ -36,6 +36,7 @@ _LOOK_EVERY = timedelta(seconds=5)
 _TRIM_EVERY = timedelta(minutes=1)
 _RELEASE_EVERY = timedelta(minutes=10)
 _COUNT_EVERY = timedelta(minutes=10)
+_TIDY_EVERY = timedelta(hours=1)
 _EXPIRE_EVERY = timedelta(hours=1)
 _FIRST_COMPACTION = timedelta(minutes=15)
 _FIRST_EXPIRY = timedelta(minutes=5)
@@ -84,6 +85,7 @@ class Housekeeping:
             _due("merging", _COUNT_EVERY, self.merge),
             _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
             _due("expiry", _EXPIRE_EVERY, self.expire, first=_FIRST_EXPIRY),
+            _due("shared files", _TIDY_EVERY, self._archive.tidy_shared, first=_TIDY_EVERY),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
         ]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+import structlog
 
 from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
@@ -16,10 +18,12 @@ from store.archive.compaction.redaction import Purged, Redactor
 from store.archive.compaction.replacement import Replacing
 from store.archive.compaction.retention import time_of
 from store.archive.damage import DamagedSegment, Report, raise_damage
-from store.archive.files import Files
+from store.archive.files import Files, is_part
 from store.archive.index import Index
 from store.archive.marker import claim_folder
 from store.archive.reader import Reader
+from store.archive.shared_files import SharedAppender
+from store.archive.shared_upkeep import SharedFiles
 from store.archive.writer import Appended, Appender
 from store.generations.catalog import Projects
 from store.postgres.pool import Database
@@ -30,7 +34,12 @@ if TYPE_CHECKING:  # a gateway needs no numpy
 
 __all__ = ["Archive", "ArchiveStatistics", "Beginning"]
 
+log = structlog.get_logger(__name__)
+
 _CONTENTS_AT_ONCE = 10_000
+
+_PROJECTS_AT_ONCE = 4
+"""Projects whose own files are written at the same time, because a remote storage is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +102,10 @@ class Archive:
         self._appender = Appender(self._index, self._storage)
         self._reader = Reader(self._index, self._storage)
         replacing = Replacing(database)
+        self._shared_appender = SharedAppender(self._index, self._storage)
+        self._shared = SharedFiles(database, projects, self._index, self._storage)
         self._compactor = Compactor(self._index, replacing, self._storage)
-        self._redactor = Redactor(self._index, replacing, self._storage)
+        self._redactor = Redactor(self._index, replacing, self._storage, self._shared)
 
     async def claim(self, prefix: str) -> None:
         """Make sure that only this database writes to the folder of its deployment.
@@ -114,6 +125,40 @@ class Archive:
             return Appended()
         project_id = await self._projects.ensure(project)
         return await self._appender.append(project_id, changes)
+
+    async def append_together(
+        self, changes: Mapping[str, Sequence[LoggedChange]]
+    ) -> dict[str, Exception]:
+        """Archive changes by project, in a shared file where possible; see ``append``.
+
+        Returns why the changes of a project are not archived, by project; the others are.
+        """
+        wanted = {project: of_project for project, of_project in changes.items() if of_project}
+        entered = await self._append_shared(wanted) if len(wanted) > 1 else set()
+        limit = asyncio.Semaphore(_PROJECTS_AT_ONCE)
+        failures: dict[str, Exception] = {}
+
+        async def append(project: str) -> None:
+            async with limit:
+                try:
+                    await self.append(project, wanted[project])
+                except Exception as error:  # noqa: BLE001 - the caller raises it
+                    failures[project] = error
+
+        await asyncio.gather(*map(append, wanted.keys() - entered))
+        return failures
+
+    async def _append_shared(self, changes: Mapping[str, Sequence[LoggedChange]]) -> set[str]:
+        """Archive changes in shared files; return the projects of which that is done."""
+        try:
+            ids = await self._projects.ensure_all(changes)
+            entered = await self._shared_appender.append(
+                {ids[project]: of_project for project, of_project in changes.items()}
+            )
+        except Exception as error:  # noqa: BLE001 - each project is archived alone
+            log.info("archive.append_divided", projects=len(changes), reason=repr(error))
+            return set()
+        return {project for project in changes if ids[project] in entered}
 
     async def events(
         self, project: str, after: int = -1, *, damaged: Report = raise_damage
@@ -260,13 +305,22 @@ class Archive:
         return await self._redactor.purge(project, project_id, before, grace)
 
     async def drop(self, project_id: int) -> int:
-        """Remove all files of a deleted project, in the index or not; return their number."""
+        """Remove all files of a deleted project, in the index or not; return their number.
+
+        Shared files are replaced by ones without its parts.
+        """
         folder = await self._index.folder(project_id)
         listed = await asyncio.to_thread(self._storage.listed, folder)
-        paths = {file.path for file in listed} | await self._index.paths(project_id)
+        indexed = await self._index.paths(project_id)
+        paths = {file.path for file in listed} | {path for path in indexed if not is_part(path)}
         for path in paths:
             await asyncio.to_thread(self._storage.remove, path)
-        return len(paths)
+        return len(paths) + await self._shared.erase(indexed, without=project_id)
+
+    async def tidy_shared(self, *, grace: timedelta = GRACE) -> None:
+        """Remove shared files that no project needs, and enter orphans of them: see ``check``."""
+        await self._shared.adopt_orphans(datetime.now(UTC) - grace)
+        await self._shared.remove_unused()
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and report damaged, missing and orphaned files.
@@ -277,4 +331,4 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is None:
             return Check()
-        return await check(self._index, self._storage, project_id, grace)
+        return await check(self._index, self._storage, self._shared, project, project_id, grace)

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 
 import zstandard
 
-__all__ = ["HEADER_BYTES", "BadBlock", "Block", "Compressor", "Decompressor", "blocks"]
+__all__ = [
+    "HEADER_BYTES",
+    "BadBlock",
+    "Block",
+    "Compressor",
+    "Decompressor",
+    "blocks",
+    "intact_blocks",
+]
 
 _LEVEL = 6
 _HEADER = struct.Struct("<II4sII32s")
@@ -91,6 +99,20 @@ def blocks(data: bytes) -> Iterator[Block | BadBlock]:
         else:
             yield block
             at = block.start + block.size
+
+
+def intact_blocks(data: bytes) -> Iterator[Block]:
+    """The blocks of a file whose headers are all valid.
+
+    Raises:
+        BadBlock: the file is empty, or a stretch of it has no valid header.
+    """
+    if not data:
+        raise BadBlock("it is empty")
+    for block in blocks(data):
+        if isinstance(block, BadBlock):
+            raise block
+        yield block
 
 
 def _header_at(data: bytes, at: int) -> Block | None:

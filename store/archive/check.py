@@ -15,6 +15,7 @@ from store.archive.event_files import raw_lines
 from store.archive.files import Files
 from store.archive.index import Index, IndexedFile
 from store.archive.orphans import find_orphans
+from store.archive.shared_upkeep import SharedFiles
 
 __all__ = ["Check", "check"]
 
@@ -40,9 +41,18 @@ class Check:
         return not (self.damaged or self.missing or self.orphans or self.lost_contents)
 
 
-async def check(index: Index, storage: Files, project_id: int, grace: timedelta) -> Check:
+async def check(
+    index: Index,
+    storage: Files,
+    shared: SharedFiles,
+    project: str,
+    project_id: int,
+    grace: timedelta,
+) -> Check:
     """Check a project's archive: see ``Archive.check``."""
-    orphans = await find_orphans(index, storage, project_id, datetime.now(UTC) - grace)
+    before = datetime.now(UTC) - grace
+    orphans = await find_orphans(index, storage, project_id, before)
+    orphans += await shared.orphans_of(project, before)
     files = await index.files(project_id)
     damaged: list[DamagedSegment] = []
     missing: list[str] = []
@@ -50,7 +60,8 @@ async def check(index: Index, storage: Files, project_id: int, grace: timedelta)
         try:
             damage = await asyncio.to_thread(_inspect, storage, file)
         except FileNotFoundError:
-            missing.append(storage.full(file.path))
+            if file.path in await index.paths(project_id):  # a purge may have moved it
+                missing.append(storage.full(file.path))
             continue
         if damage is not None:
             damaged.append(damage)

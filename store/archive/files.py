@@ -1,12 +1,14 @@
 """Files under one URL, in a local directory or in any storage that fsspec supports.
 
-Every method blocks: call it in a thread.
+A path may also name a part of a file, as ``FILE#START-END`` with offsets in bytes: see
+``store.archive.shared_files``. Every method blocks: call it in a thread.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +22,25 @@ from fsspec.implementations.local import LocalFileSystem
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.secrets import masked
 
-__all__ = ["Files", "StoredFile"]
+__all__ = ["Files", "StoredFile", "file_of", "is_part", "part_path"]
+
+_PART = re.compile(r"(?P<file>.+)#(?P<start>\d+)-(?P<end>\d+)")
+
+
+def part_path(file: str, start: int, end: int) -> str:
+    """Path of a part of a file, from byte ``start`` up to ``end``."""
+    return f"{file}#{start}-{end}"
+
+
+def file_of(path: str) -> str:
+    """Path of the file that a path names, or of which it names a part."""
+    part = _PART.fullmatch(path)
+    return path if part is None else part["file"]
+
+
+def is_part(path: str) -> bool:
+    """Return whether a path names a part of a file."""
+    return _PART.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +81,30 @@ class Files:
                 self._remote.pipe_file(self._at(path), data)
 
     def read(self, path: str) -> bytes:
-        """Read a whole file.
+        """Read a whole file, or a whole part of one; shorter if the file ends before.
 
         Raises:
             FileNotFoundError: the file does not exist.
         """
+        part = _PART.fullmatch(path)
+        if part is not None:
+            return self.read_ranges(part["file"], [(int(part["start"]), int(part["end"]))])[0]
         with self._explained(path, "read"):
             return bytes(self._remote.cat_file(self._at(path)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read parts of a file, each from start to end; shorter if the file ends before.
+        """Read ranges of a file, each from start to end; shorter if the file ends before.
+
+        In a part of a file, offset 0 is the first byte of the part.
 
         Raises:
             FileNotFoundError: the file does not exist.
         """
+        part = _PART.fullmatch(path)
+        if part is not None:
+            first = int(part["start"])
+            moved = [(first + start, first + end) for start, end in ranges]
+            return self.read_ranges(part["file"], moved)
         with self._explained(path, "read"):
             if self._is_local:
                 return _read_local(Path(self._at(path)), ranges)
@@ -84,7 +114,7 @@ class Files:
             return [bytes(part) for part in parts]
 
     def remove(self, path: str) -> None:
-        """Remove a file; it need not exist."""
+        """Remove a file, which need not exist; not a part of one."""
         with self._explained(path, "removed"), suppress(FileNotFoundError):
             self._remote.rm_file(self._at(path))
 

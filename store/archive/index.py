@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import json
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,7 @@ __all__ = [
     "IndexedFile",
     "NewFile",
     "PackFile",
+    "PartsOfProject",
     "Segment",
     "archived",
     "enter_files",
@@ -48,6 +50,20 @@ class NewFile:
     last_position: int | None = None
     spans: Sequence[Span] = ()
     created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartsOfProject:
+    """A project's parts of a shared file that is not in the index yet.
+
+    ``needed``: hashes (hex) of the archived contents that the changes refer to. ``event_ids``: ids
+    of the changes.
+    """
+
+    project_id: int
+    files: Sequence[NewFile]
+    needed: Collection[str]
+    event_ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +112,7 @@ class IndexedFile:
 
 
 class Index:
-    """Reads and writes the index of one project at a time."""
+    """Reads and writes the index, for most purposes of one project at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -104,14 +120,47 @@ class Index:
 
     async def folder(self, project_id: int) -> str:
         """Folder of a project's new files; no other deployment uses it."""
+        return f"{await self._own_folder()}/{project_id}"
+
+    async def shared_folder(self) -> str:
+        """Folder of new files that several projects share; no other deployment uses it."""
+        return f"{await self._own_folder()}/shared"
+
+    async def _own_folder(self) -> str:
         if self._deployment_id is None:
             self._deployment_id = (await read_deployment(self._database)).id
-        return f"{self._deployment_id}/{project_id}"
+        return self._deployment_id
 
     async def archived(self, project_id: int, hashes: Collection[str]) -> set[str]:
         """Return the hashes of the contents that are archived."""
         async with self._database.reading(project_id) as connection:
             return await archived(connection, project_id, hashes)
+
+    async def archived_of_projects(
+        self, hashes: Mapping[int, Collection[str]]
+    ) -> dict[int, set[str]]:
+        """Return the hashes (hex) of the contents that are archived, by project id, in one call."""
+        project_ids = [project_id for project_id, wanted in hashes.items() for _ in wanted]
+        binary = [sha256 for wanted in hashes.values() for sha256 in contents.binary(wanted)]
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_QUERIES["archived_of_projects"], project_ids, binary)
+        found: dict[int, set[str]] = {}
+        for row in rows:
+            found.setdefault(row["project_id"], set()).add(row["sha256"].hex())
+        return found
+
+    async def enter_shared(self, path: str, parts: Sequence[PartsOfProject]) -> set[int]:
+        """Enter a shared file that was just written, and remove its events from the outbox.
+
+        Returns the projects whose parts are valid. Of the others, contents that their changes refer
+        to were dropped after they had been looked up.
+        """
+        described = json.dumps([_described(part) for part in parts])
+        async with self._database.transaction() as connection:
+            rows = await connection.fetch(
+                _QUERIES["enter_shared_file"], path, Lock.ARCHIVED_CONTENTS, described
+            )
+        return {row[0] for row in rows}
 
     async def spans(
         self, project_id: int, hashes: Collection[str]
@@ -132,10 +181,11 @@ class Index:
             rows = await connection.fetch(_QUERIES["event_segments"], project_id, after)
         return [Segment(**row) for row in rows]
 
-    async def is_current(self, project_id: int, segment_id: int) -> bool:
-        """Return whether a file is still in use, so that new readers read it."""
+    async def is_current(self, project_id: int, segment_id: int, path: str) -> bool:
+        """Return whether a file is still in use under a path, so that new readers read it."""
         async with self._database.scope(project_id) as connection:
-            return bool(await connection.fetchval(_QUERIES["is_current"], project_id, segment_id))
+            query = _QUERIES["is_current"]
+            return bool(await connection.fetchval(query, project_id, segment_id, path))
 
     async def reference_sizes(self, project_id: int, hashes: Collection[str]) -> dict[str, int]:
         """Sizes in bytes of the contents that were published by reference and are stored."""
@@ -215,10 +265,16 @@ class Index:
             rows = await connection.fetch(_QUERIES["list_retired"], project_id, before)
         return {row["segment_id"]: row["path"] for row in rows}
 
-    async def forget(self, project_id: int, segment_ids: Sequence[int]) -> None:
-        """Remove the entries of files that were removed."""
+    async def forget(
+        self, project_id: int, segment_ids: Sequence[int], shared_files: Collection[str] = ()
+    ) -> None:
+        """Remove the entries of files that were removed, or of parts of shared files."""
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["forget_segments"], project_id, segment_ids)
+            if shared_files:
+                await connection.execute(
+                    _QUERIES["leave_shared_files"], project_id, sorted(shared_files)
+                )
 
     @asynccontextmanager
     async def adding(self, project_id: int) -> AsyncIterator[asyncpg.Connection]:
@@ -269,6 +325,40 @@ async def enter_files(
         *(span_columns(spans) if spans else ([], [], [], [])),
         event_ids,
     )
+
+
+def _described(parts: PartsOfProject) -> dict[str, object]:
+    """Argument of ``enter_shared_file`` for one project."""
+    return {
+        "project_id": parts.project_id,
+        "needed": sorted(parts.needed),
+        "event_ids": list(parts.event_ids),
+        "files": [
+            {
+                "number": number,
+                "kind": file.kind,
+                "path": file.path,
+                "sha256": file.sha256.hex(),
+                "size_bytes": file.size_bytes,
+                "raw_bytes": file.raw_bytes,
+                "entries": file.entries,
+                "first_position": file.first_position,
+                "last_position": file.last_position,
+            }
+            for number, file in enumerate(parts.files)
+        ],
+        "contents": [
+            {
+                "path": file.path,
+                "sha256": span.sha256.hex(),
+                "start_byte": span.start,
+                "size_bytes": span.size,
+                "raw_bytes": span.raw_size,
+            }
+            for file in parts.files
+            for span in file.spans
+        ],
+    }
 
 
 def _columns(file: NewFile) -> tuple[object, ...]:

@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator
 from datetime import datetime
+from typing import Literal
 
 import structlog
 
-from store.archive.blocks import BadBlock, Block, Decompressor, blocks
+from store.archive.blocks import BadBlock, Block, Decompressor, intact_blocks
 from store.archive.compaction.retention import Record
 from store.archive.content_files import Span
 from store.archive.event_files import raw_lines
-from store.archive.files import Files, StoredFile
+from store.archive.files import Files, StoredFile, file_of, is_part
 from store.archive.index import Index, NewFile, insert_file
 from store.archive.writer import CONTENTS, EVENTS
 
-__all__ = ["adopt_orphans", "find_orphans", "remove_retired"]
+__all__ = ["Foreign", "adopt_orphans", "find_orphans", "read_back", "remove_retired"]
 
 log = structlog.get_logger(__name__)
 
@@ -57,8 +57,9 @@ async def adopt_orphans(
     removed = 0
     for orphan in orphans:
         try:
-            file = await asyncio.to_thread(_read_back, storage, orphan, project)
-        except _Foreign as error:
+            kind = EVENTS if f"/{EVENTS}/" in orphan.path else CONTENTS
+            file = await asyncio.to_thread(read_back, storage, orphan, project, kind)
+        except Foreign as error:
             log.warning("archive.orphan_skipped", path=orphan.path, reason=str(error))
         except (BadBlock, FileNotFoundError) as error:
             log.info("archive.orphan_removed", path=orphan.path, reason=str(error))
@@ -75,44 +76,38 @@ async def remove_retired(index: Index, storage: Files, project_id: int, before: 
     """Remove the files that compaction has replaced; return their number.
 
     Files in the folder of another deployment are kept: if this database is a copy, its original may
-    need them.
+    need them. A shared file is kept too: see ``SharedFiles.remove_unused``.
     """
     retired = await index.retired(project_id, before)
     folder = await index.folder(project_id)
     for path in retired.values():
         if path.startswith(f"{folder}/") or not _OF_A_DEPLOYMENT.match(path):
             await asyncio.to_thread(storage.remove, path)
-    await index.forget(project_id, list(retired))
+    shared_files = {file_of(path) for path in retired.values() if is_part(path)}
+    await index.forget(project_id, list(retired), shared_files)
     return len(retired)
 
 
-class _Foreign(Exception):
+class Foreign(Exception):
     """A file holds changes of another project, which the message names."""
 
 
-def _read_back(storage: Files, orphan: StoredFile, project: str) -> NewFile:
-    """Index entry of an orphan, derived from its contents; blocks.
+def read_back(
+    storage: Files, orphan: StoredFile, project: str, kind: Literal["events", "contents"]
+) -> NewFile:
+    """Index entry of an orphan, or of a part of one, derived from its contents; blocks.
 
     Raises:
         BadBlock: the file is not intact.
-        _Foreign: the file holds changes of another project.
+        Foreign: the file holds changes of another project.
     """
-    if not orphan.path.endswith(".zst"):
+    if not file_of(orphan.path).endswith(".zst"):
         raise BadBlock("it was not written completely")
     data = storage.read(orphan.path)
-    intact = list(_intact_blocks(data))
-    if f"/{EVENTS}/" in orphan.path:
+    intact = list(intact_blocks(data))
+    if kind == EVENTS:
         return _segment(orphan, data, intact, project)
     return _pack(orphan, data, intact)
-
-
-def _intact_blocks(data: bytes) -> Iterator[Block]:
-    if not data:
-        raise BadBlock("it is empty")
-    for block in blocks(data):
-        if isinstance(block, BadBlock):
-            raise block
-        yield block
 
 
 def _segment(orphan: StoredFile, data: bytes, blocks: list[Block], project: str) -> NewFile:
@@ -120,7 +115,7 @@ def _segment(orphan: StoredFile, data: bytes, blocks: list[Block], project: str)
     records = [Record.of(line) for line in lines]
     others = {record.project for record in records} - {project}
     if others:
-        raise _Foreign(f"it holds changes of {min(others)}, not of {project}")
+        raise Foreign(f"it holds changes of {min(others)}, not of {project}")
     positions = [record.position for record in records]
     return NewFile(
         EVENTS,

@@ -91,12 +91,12 @@ class Reader:
         ``wanted``: see ``decode_block``.
 
         Raises:
-            _Retired: the file was removed because compaction has replaced it.
+            _Retired: the file was removed because its changes are in another one.
         """
         try:
             data = await asyncio.to_thread(self._storage.read, segment.path)
         except FileNotFoundError:
-            if not await self._index.is_current(project_id, segment.segment_id):
+            if not await self._index.is_current(project_id, segment.segment_id, segment.path):
                 raise _Retired from None
             report(self._damage(segment.path, "it is missing", missing=segment.entries))
             return
@@ -150,7 +150,7 @@ class Reader:
         try:
             contents, bad_blocks = await asyncio.to_thread(self._read_spans, path, spans)
         except FileNotFoundError:
-            if not await self._index.is_current(project_id, segment_id):
+            if not await self._index.is_current(project_id, segment_id, path):
                 hashes = [span.sha256.hex() for span in spans]
                 return await self.contents(project_id, hashes, report)
             report(self._damage(path, "it is missing", missing=len(spans)))

@@ -23,7 +23,9 @@ from store.archive.files import Files
 from store.archive.index import Index, PackFile, Segment
 from store.archive.orphans import adopt_orphans
 from store.archive.reader import Reader
+from store.archive.shared_upkeep import SharedFiles
 from store.archive.writer import Writing, writing
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
 
 __all__ = ["ArchiveRepair"]
@@ -39,6 +41,7 @@ class ArchiveRepair:
         self._storage = Files(url)
         self._reader = Reader(self._index, self._storage)
         self._replacing = Replacing(database)
+        self._shared = SharedFiles(database, Projects(database), self._index, self._storage)
         self._project = project
         self._project_id = project_id
 
@@ -66,7 +69,7 @@ class ArchiveRepair:
             return [self._failure(segment.path, missing, "changes")]
         files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
-            await files.events(sorted(intact.values(), key=lambda change: change.log_position))
+            await files.events(intact.values())
             old = [segment.segment_id]
             await self._replacing.events(
                 self._project_id, old, files.files, dropped=0, complete_from=None
@@ -106,6 +109,7 @@ class ArchiveRepair:
         before = datetime.now(UTC) - GRACE
         async with self._alone():
             await adopt_orphans(self._index, self._storage, self._project, self._project_id, before)
+        await self._shared.adopt_orphans(before)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

@@ -22,7 +22,15 @@ from store.archive.event_files import EncodedEvents, Line, encode_events, line_o
 from store.archive.files import Files
 from store.archive.index import Index, NewFile, archived, enter_files
 
-__all__ = ["CONTENTS", "EVENTS", "Appended", "Appender", "Writing", "writing"]
+__all__ = [
+    "CONTENTS",
+    "EVENTS",
+    "LONGEST_S",
+    "Appended",
+    "Appender",
+    "Writing",
+    "writing",
+]
 
 EVENTS: Literal["events"] = "events"
 CONTENTS: Literal["contents"] = "contents"
@@ -31,8 +39,9 @@ log = structlog.get_logger(__name__)
 
 _MAX_TRIES = 3
 _FETCHED_BYTES = 32 * 2**20
-_LONGEST_S = 1800.0
-"""Compaction treats files that are not in the index after twice this time as orphans."""
+LONGEST_S = 1800.0
+"""Longest time between the writing of a file and its entry. Compaction treats files that are not in
+the index after twice this time as orphans."""
 
 
 class Writing:
@@ -44,13 +53,19 @@ class Writing:
         self._folder = folder
         self.files: list[NewFile] = []
 
+    def put(self, kind: Literal["events", "contents"], name: str, data: bytes) -> str:
+        """Write data under a new name; return the path. Blocks."""
+        path = f"{self._folder}/{kind}/{name}.zst"
+        self._storage.write(path, data)
+        return path
+
     async def contents(self, contents: Mapping[str, bytes]) -> None:
         """Write packs of texts by hash (hex)."""
-        await asyncio.to_thread(self._write_contents, contents)
+        await asyncio.to_thread(self.write_contents, contents)
 
-    async def events(self, changes: Sequence[LoggedChange]) -> None:
-        """Write claimed changes."""
-        await asyncio.to_thread(self.write_lines, map(line_of, changes))
+    async def events(self, changes: Iterable[LoggedChange]) -> None:
+        """Write claimed changes in order of their positions."""
+        await asyncio.to_thread(self.write_events, changes)
 
     @property
     def hashes(self) -> set[str]:
@@ -59,9 +74,8 @@ class Writing:
 
     def write_pack(self, pack: Pack, created_at: datetime | None = None) -> None:
         """Write a pack with the creation time ``created_at``, or the current time; blocks."""
-        path = f"{self._folder}/{CONTENTS}/{uuid4().hex}.zst"
         data = pack.data
-        self._storage.write(path, data)
+        path = self.put(CONTENTS, uuid4().hex, data)
         self.files.append(
             NewFile(
                 CONTENTS,
@@ -76,9 +90,8 @@ class Writing:
         )
 
     def _write_segment(self, events: EncodedEvents) -> None:
-        path = f"{self._folder}/{EVENTS}/{events.first_position:019d}-{uuid4().hex[:12]}.zst"
         data = events.data
-        self._storage.write(path, data)
+        path = self.put(EVENTS, f"{events.first_position:019d}-{uuid4().hex[:12]}", data)
         self.files.append(
             NewFile(
                 EVENTS,
@@ -92,9 +105,14 @@ class Writing:
             )
         )
 
-    def _write_contents(self, contents: Mapping[str, bytes]) -> None:
+    def write_contents(self, contents: Mapping[str, bytes]) -> None:
+        """Write packs of texts by hash (hex); blocks."""
         for pack in encode_contents(contents):
             self.write_pack(pack)
+
+    def write_events(self, changes: Iterable[LoggedChange]) -> None:
+        """Write claimed changes in order of their positions; blocks."""
+        self.write_lines(map(line_of, sorted(changes, key=lambda change: change.log_position)))
 
     def write_lines(self, lines: Iterable[Line]) -> None:
         """Write files of events; blocks."""
@@ -156,7 +174,7 @@ class Appender:
         files = Writing(self._storage, await self._index.folder(project_id))
         async with writing(files):
             await self._write(files, project_id, claims, archived_hashes)
-            if monotonic() - began > _LONGEST_S:
+            if monotonic() - began > LONGEST_S:
                 raise Unavailable("writing to the archive took too long; it will be tried again")
         missing = set(claims.contents) - archived_hashes - files.hashes
         if missing:
@@ -179,7 +197,7 @@ class Appender:
         sizes = await self._index.reference_sizes(project_id, referenced) if referenced else {}
         for group in _groups(sizes):
             await files.contents(await self._index.references(project_id, group))
-        await files.events(sorted(claims.changes, key=lambda change: change.log_position))
+        await files.events(claims.changes)
 
     async def _enter(
         self, project_id: int, files: Writing, claims: Claims, archived_hashes: Collection[str]

@@ -52,6 +52,9 @@ class Lock(IntEnum):
     COMPACTION = 0x48444350
     """By project: one process at a time compacts, redacts or repairs the archive."""
 
+    SHARED_FILES = 0x48445346
+    """Key 0: one process at a time removes, replaces or enters files that projects share."""
+
     PUBLISHER_KEYS = 0x48444B59
     """By project: one retirement at a time checks that a key remains."""
 

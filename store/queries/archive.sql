@@ -61,9 +61,54 @@ where project_id = $1 and kind = 'events' and retired_at is null and last_positi
 order by first_position, segment_id
 
 -- name: is_current
+-- False if a file was replaced, or copied to another path.
 select exists (
-    select from archive_segments where project_id = $1 and segment_id = $2 and retired_at is null
+    select from archive_segments
+    where project_id = $1 and segment_id = $2 and path = $3 and retired_at is null
 )
+
+-- name: archived_of_projects
+select project_id, sha256 from read_archived_contents($1, $2)
+
+-- name: enter_shared_file
+select enter_shared_file($1, $2, $3)
+
+-- name: list_shared_files
+select path, project_ids from archive_shared_files
+
+-- name: enter_shared_path
+insert into archive_shared_files (path, project_ids) values ($1, $2) on conflict do nothing
+
+-- name: projects_of_shared_file
+select project_ids from archive_shared_files where path = $1
+
+-- name: join_shared_file
+update archive_shared_files set project_ids = array_append(project_ids, $1) where path = $2
+
+-- name: leave_shared_files
+-- Take a project off the shared files among these that have no parts of it in the index any more.
+update archive_shared_files f
+set project_ids = array_remove(f.project_ids, $1)
+where
+    f.path = any($2::text[])
+    and not exists (
+        select from archive_segments s where s.project_id = $1 and starts_with(s.path, f.path || '#')
+    )
+
+-- name: unused_shared_files
+select path from archive_shared_files where project_ids = '{}'
+
+-- name: forget_shared_file
+delete from archive_shared_files where path = $1
+
+-- name: parts_in_use
+-- A project's parts of a shared file.
+select segment_id, kind, path
+from archive_segments
+where project_id = $1 and starts_with(path, $2 || '#') and retired_at is null
+
+-- name: move_part
+update archive_segments set path = $3 where project_id = $1 and segment_id = $2 and path = $4
 
 -- name: list_packs
 select segment_id, path, size_bytes, entries, created_at

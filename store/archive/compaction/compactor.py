@@ -6,7 +6,7 @@ files valid and old ones invalid, and no file is removed before its readers had 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -88,10 +88,19 @@ class Compactor:
             events.dropped_events,
             contents.dropped_contents,
             removed,
-            (*events.damaged, *contents.damaged),
+            await self._damaged(project_id, [*events.damaged, *contents.damaged]),
         )
         _log(project_id, result)
         return result
+
+    async def _damaged(
+        self, project_id: int, reports: Sequence[DamagedSegment]
+    ) -> tuple[DamagedSegment, ...]:
+        """Damage to files that are still in use: a purge may have moved some in between."""
+        if not reports:
+            return ()
+        paths = {self._storage.full(path) for path in await self._index.paths(project_id)}
+        return tuple(report for report in reports if report.path in paths)
 
     async def _review(self, project_id: int, older_than: datetime) -> Review | None:
         """Extent of a run that looks for what to drop; None if nothing became old since the last.

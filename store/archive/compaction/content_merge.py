@@ -12,7 +12,7 @@ from store.archive.compaction.event_merge import contents_of
 from store.archive.compaction.replacement import NewEventsArchived, Replacing
 from store.archive.content_files import PACK_BYTES, PACK_CONTENTS, Pack, Span, bytes_of
 from store.archive.damage import DamagedSegment
-from store.archive.files import Files
+from store.archive.files import Files, is_part
 from store.archive.index import Index, PackFile
 from store.archive.writer import Writing, writing
 
@@ -42,7 +42,12 @@ class _Plan:
 
     @property
     def is_wasteful(self) -> bool:
-        """Return whether rewriting it alone pays; for small packs, freeing less is enough."""
+        """Return whether rewriting it alone pays; for small packs, freeing less is enough.
+
+        For a part of a shared file it always does, so that the shared file can go.
+        """
+        if is_part(self.pack.path):
+            return True
         dead = self.pack.size_bytes - self.live_bytes
         for_less = self.is_small or self.thorough
         return dead > (0 if for_less else _WORTHWHILE_SHARE * self.pack.size_bytes)

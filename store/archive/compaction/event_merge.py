@@ -14,7 +14,7 @@ from store.archive.compaction.replacement import Replacing
 from store.archive.compaction.retention import Record, Retention
 from store.archive.damage import DamagedSegment
 from store.archive.event_files import SEGMENT_BYTES, Line, raw_lines
-from store.archive.files import Files
+from store.archive.files import Files, is_part
 from store.archive.index import Segment
 from store.archive.writer import Writing, writing
 
@@ -62,12 +62,14 @@ class EventMerging:
         """Merge files where it is worthwhile.
 
         Large files that are younger than the retention are not read, because none of their changes
-        is dropped.
+        is dropped, unless they are parts of shared files.
         """
         wanted = [
             segment
             for segment in segments
-            if segment.first_position < self.retention.limit or segment.size_bytes < _SMALL_BYTES
+            if segment.first_position < self.retention.limit
+            or segment.size_bytes < _SMALL_BYTES
+            or is_part(segment.path)
         ]
         intact = [segment for segment in wanted if await asyncio.to_thread(self._learn, segment)]
         droppable = {
@@ -138,17 +140,23 @@ class EventMerging:
 def _worth_merging(
     segments: Sequence[Segment], droppable: dict[int, int]
 ) -> Iterator[Sequence[Segment]]:
-    """Groups of files to rewrite together, in log order; every file in them would change."""
+    """Groups of files to rewrite together, in log order; every file in them would change.
+
+    A part of a shared file always gets a file of its project, so that the shared one can go.
+    """
     group: list[Segment] = []
     for segment in segments:
         share = droppable[segment.segment_id] / max(segment.entries, 1)
-        if segment.size_bytes >= _SMALL_BYTES and share < _WORTHWHILE_SHARE:
+        is_large = segment.size_bytes >= _SMALL_BYTES and not is_part(segment.path)
+        if is_large and share < _WORTHWHILE_SHARE:
             continue
         if group and sum(other.size_bytes for other in group) + segment.size_bytes > _GROUP_BYTES:
             yield group
             group = []
         group.append(segment)
-    if len(group) > 1 or any(droppable[segment.segment_id] for segment in group):
+    if len(group) > 1 or any(
+        droppable[segment.segment_id] or is_part(segment.path) for segment in group
+    ):
         yield group
 
 

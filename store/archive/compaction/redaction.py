@@ -23,6 +23,7 @@ from store.archive.event_files import Line
 from store.archive.files import Files
 from store.archive.index import Index, Segment
 from store.archive.orphans import adopt_orphans, find_orphans, remove_retired
+from store.archive.shared_upkeep import SharedFiles
 from store.archive.writer import Writing, writing
 
 __all__ = ["Purged", "Redactor", "redacted"]
@@ -70,10 +71,13 @@ def redacted(line: bytes, before: Mapping[DocumentKey, LogPosition]) -> bytes | 
 class Redactor:
     """Purges documents from the files of one project at a time."""
 
-    def __init__(self, index: Index, replacing: Replacing, storage: Files) -> None:
+    def __init__(
+        self, index: Index, replacing: Replacing, storage: Files, shared: SharedFiles
+    ) -> None:
         self._index = index
         self._replacing = replacing
         self._storage = storage
+        self._shared = shared
 
     async def survey(self, project_id: int, before: Mapping[DocumentKey, LogPosition]) -> Purged:
         """Determine what a purge would remove, without changing anything."""
@@ -101,6 +105,7 @@ class Redactor:
             if not is_locked:
                 return None
             now = datetime.now(UTC)
+            await self._shared.adopt_orphans(now - grace)
             await adopt_orphans(self._index, self._storage, project, project_id, now - grace)
             done = await self.survey(project_id, before)
             for segment in await self._index.segments(project_id):
@@ -116,9 +121,13 @@ class Redactor:
             await contents.run()
             done.contents = contents.dropped_contents
             done.damaged += contents.damaged
+            # before the entries are forgotten, so that a purge that was killed can be repeated
+            retired = await self._index.retired(project_id, now + _AHEAD)
+            await self._shared.erase(retired.values())
             done.files = await remove_retired(self._index, self._storage, project_id, now + _AHEAD)
             orphans = await find_orphans(self._index, self._storage, project_id, now)
-            done.young = len(orphans)
+            shared_orphans = await self._shared.find_orphans(now)
+            done.young = len(orphans) + len(shared_orphans)
         return done
 
     def _learn(

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from processors.archiving.archiver import Archiver
 from processors.archiving.consumer import LogGroup
 from runtime.errors import Unavailable
+from store.archive.files import Files
 from store.archive.writer import Appender
 from store.postgres.locks import archiver_lock
 from store.postgres.pool import Database
@@ -90,17 +91,18 @@ async def test_a_project_that_fails_holds_up_no_other(
     """A project whose archive fails does not delay others, and is archived later."""
     await publish(redis, ["a.md"], project="alpha")
     await publish(redis, ["b.md"], project="beta")
-    append = kept.archive.append
+    folder = f"/{await kept.projects.ensure('alpha')}/"
+    write = Files.write
 
-    async def refuse_alpha(project: str, changes: Any) -> Any:
-        if project == "alpha":
+    def refuse_alpha(files: Files, path: str, data: bytes) -> None:
+        if folder in path or "/shared/" in path:
             raise Unavailable("no space is left")
-        return await append(project, changes)
+        write(files, path, data)
 
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
     with monkeypatch.context() as patch:
-        patch.setattr(kept.archive, "append", refuse_alpha)
+        patch.setattr(Files, "write", refuse_alpha)
         with pytest.raises(Unavailable):
             await first.archive_batch()
     assert await _uris(kept, "beta") == ["b.md"]

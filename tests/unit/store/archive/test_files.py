@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ConfigurationError, Unavailable
-from store.archive.files import Files
+from store.archive.files import Files, file_of, is_part, part_path
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -30,6 +30,20 @@ def test_what_is_written_is_read(files: Files) -> None:
         ("1/events/b.zst", 0),
     ]
     assert files.listed("2") == []
+
+
+def test_a_part_is_read_like_a_file(files: Files) -> None:
+    """A part of a file is read whole or in ranges, which begin at the part."""
+    files.write("1/events/a.zst", b"0123456789")
+    part = part_path("1/events/a.zst", 2, 6)
+    assert files.read(part) == b"2345"
+    assert files.read_ranges(part, [(0, 2), (3, 4)]) == [b"23", b"5"]
+    assert (file_of(part), is_part(part)) == ("1/events/a.zst", True)
+    assert (file_of("1/events/a.zst"), is_part("1/events/a.zst")) == ("1/events/a.zst", False)
+    assert files.full(part).endswith("1/events/a.zst#2-6")
+    files.remove("1/events/a.zst")
+    with pytest.raises(FileNotFoundError):
+        files.read(part)
 
 
 def test_a_removed_file_is_gone(files: Files) -> None:
