@@ -35,6 +35,9 @@ __all__ = [
 
 _QUERIES = named("archive")
 
+_SHARED_LOCK_TIMEOUT = "500ms"
+"""Wait for a lock in a transaction of several projects. After it, each project waits alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
@@ -144,19 +147,22 @@ class Index:
         binary = [sha256 for wanted in hashes.values() for sha256 in contents.binary(wanted)]
         async with self._database.connection() as connection:
             rows = await connection.fetch(_QUERIES["archived_of_projects"], project_ids, binary)
-        found: dict[int, set[str]] = {}
+        archived_hashes: dict[int, set[str]] = {}
         for row in rows:
-            found.setdefault(row["project_id"], set()).add(row["sha256"].hex())
-        return found
+            archived_hashes.setdefault(row["project_id"], set()).add(row["sha256"].hex())
+        return archived_hashes
 
     async def enter_shared(self, path: str, parts: Sequence[PartsOfProject]) -> set[int]:
         """Enter a shared file that was just written, and remove its events from the outbox.
 
         Returns the projects whose parts are valid. Of the others, contents that their changes refer
         to were dropped after they had been looked up.
+
+        Raises:
+            WriteConflict: a row of a project was locked for too long; nothing is entered.
         """
         described = json.dumps([_described(part) for part in parts])
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(_SHARED_LOCK_TIMEOUT) as connection:
             rows = await connection.fetch(
                 _QUERIES["enter_shared_file"], path, Lock.ARCHIVED_CONTENTS, described
             )

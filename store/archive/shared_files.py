@@ -28,6 +28,7 @@ from store.archive.claims import Claims, claim
 from store.archive.files import Files, part_path
 from store.archive.index import Index, PartsOfProject
 from store.archive.writer import LONGEST_S, Writing
+from store.postgres.connection import WriteConflict
 
 __all__ = ["Part", "SharedAppender", "SharedFile", "parts_of"]
 
@@ -122,6 +123,10 @@ class SharedAppender:
 
         Left out is a project one of whose contents is neither in its events nor archived: it can be
         large, and gets files of its own. The same holds if such a content was dropped in between.
+
+        Raises:
+            WriteConflict: a row of a project was locked for too long; nothing is archived.
+            Unavailable: the storage or Postgres cannot be reached.
         """
         claims = await asyncio.to_thread(_claim_all, changes)
         archived = await self._index.archived_of_projects(
@@ -147,21 +152,29 @@ class SharedAppender:
         parts = await asyncio.to_thread(self._write, file, claims, archived)
         if monotonic() - began > LONGEST_S:
             raise Unavailable("writing to the archive took too long; it will be tried again")
-        return await self._index.enter_shared(file.path, parts)
+        try:
+            return await self._index.enter_shared(file.path, parts)
+        except WriteConflict:
+            await asyncio.to_thread(self._storage.remove, file.path)
+            raise
 
     def _write(
         self, file: SharedFile, claims: Mapping[int, Claims], archived: Mapping[int, set[str]]
     ) -> list[PartsOfProject]:
         written = []
         for project_id, claimed in claims.items():
-            known = archived.get(project_id, set())
+            archived_hashes = archived.get(project_id, set())
             parts = _PartWriting(self._storage, file, claimed.changes[0].event.data.project)
             parts.write_contents(
-                {sha256: raw for sha256, raw in claimed.inline.items() if sha256 not in known}
+                {
+                    sha256: raw
+                    for sha256, raw in claimed.inline.items()
+                    if sha256 not in archived_hashes
+                }
             )
             parts.write_events(claimed.changes)
             event_ids = [change.event.id for change in claimed.changes]
-            needed = known & claimed.contents.keys()
+            needed = archived_hashes & claimed.contents.keys()
             written.append(PartsOfProject(project_id, parts.files, needed, event_ids))
         self._storage.write(file.path, file.data)
         return written

@@ -8,7 +8,8 @@ that has only the parts in use. One process at a time removes and replaces share
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _QUERIES = named("archive")
 
+_FILES_AT_ONCE = 100
+
 
 @dataclass(frozen=True, slots=True)
 class _PartInUse:
@@ -42,6 +45,21 @@ class _PartInUse:
     segment_id: int
     kind: Literal["events", "contents"]
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A part that was copied, and the path of the copy."""
+
+    part: _PartInUse
+    path: str
+
+
+def _by_file(parts: Iterable[_PartInUse]) -> dict[str, list[_PartInUse]]:
+    by_file: defaultdict[str, list[_PartInUse]] = defaultdict(list)
+    for part in parts:
+        by_file[file_of(part.path)].append(part)
+    return by_file
 
 
 class SharedFiles:
@@ -79,9 +97,11 @@ class SharedFiles:
         if not files:
             return 0
         async with self._alone(wait=True), self._database.connection() as connection:
-            for file in files:
-                await self._replace(connection, file, without)
-                await self._remove(connection, file)
+            for start in range(0, len(files), _FILES_AT_ONCE):
+                group = files[start : start + _FILES_AT_ONCE]
+                await self._replace(connection, group, without)
+                for file in group:
+                    await self._remove(connection, file)
         return len(files)
 
     async def find_orphans(self, before: datetime) -> list[StoredFile]:
@@ -94,8 +114,8 @@ class SharedFiles:
         listed = await asyncio.to_thread(self._storage.listed, folder)
         async with self._database.connection() as connection:
             rows = await connection.fetch(_QUERIES["list_shared_files"])
-        known = {row["path"] for row in rows}
-        return [file for file in listed if file.modified_at <= before and file.path not in known]
+        entered = {row["path"] for row in rows}
+        return [file for file in listed if file.modified_at <= before and file.path not in entered]
 
     async def orphans_of(self, project: str, before: datetime) -> list[StoredFile]:
         """Orphans that have a part of a project, or that are not intact."""
@@ -136,69 +156,74 @@ class SharedFiles:
         ):
             yield is_held
 
+    async def _is_own(self, file: str) -> bool:
+        return file.startswith(f"{await self._index.shared_folder()}/")
+
     async def _remove(self, connection: asyncpg.Connection, file: str) -> None:
         """Remove a file, then its entry: a file without an entry would count as an orphan."""
-        if file.startswith(f"{await self._index.shared_folder()}/"):
+        if await self._is_own(file):
             await asyncio.to_thread(self._storage.remove, file)
         await connection.execute(_QUERIES["forget_shared_file"], file)
 
     async def _replace(
-        self, connection: asyncpg.Connection, file: str, without: int | None
+        self, connection: asyncpg.Connection, files: Collection[str], without: int | None
     ) -> None:
-        """Copy the parts in use to a new file, and let the index name it."""
-        if not file.startswith(f"{await self._index.shared_folder()}/"):
-            return
-        project_ids = await connection.fetchval(_QUERIES["projects_of_shared_file"], file) or []
+        """Copy the parts in use to a new file each, and let the index name them."""
+        own = [file for file in files if await self._is_own(file)]
+        rows = await connection.fetch(_QUERIES["projects_of_shared_files"], own)
         in_use = [
             part
-            for project_id in project_ids
-            if project_id != without
-            for part in await self._in_use(project_id, file)
+            for row in rows
+            if row["project_id"] != without
+            for part in await self._in_use(row["project_id"], own)
         ]
-        if not in_use:
-            return
         names = {project_id: name for name, project_id in (await self._projects.all()).items()}
-        successor = SharedFile.new(await self._index.shared_folder())
-        try:
-            moved = await asyncio.to_thread(self._copy, in_use, names, successor)
-        except FileNotFoundError:
-            log.warning("archive.shared_file_missing", path=file)
-            return
-        # if this process is killed before a project joins it, ``remove_unused`` removes the file
-        await connection.execute(_QUERIES["enter_shared_path"], successor.path, [])
-        for project_id in sorted({part.project_id for part in in_use}):
-            await self._move(
-                project_id, [part for part in moved if part[0].project_id == project_id]
-            )
+        folder = await self._index.shared_folder()
+        moves: defaultdict[int, list[_Move]] = defaultdict(list)
+        for parts in _by_file(in_use).values():
+            for move in await asyncio.to_thread(self._copy, parts, names, SharedFile.new(folder)):
+                moves[move.part.project_id].append(move)
+        successors = {file_of(move.path) for of_project in moves.values() for move in of_project}
+        # if this process is killed before a project joins one, ``remove_unused`` removes it
+        await connection.execute(_QUERIES["enter_unused_files"], sorted(successors))
+        for project_id, of_project in moves.items():
+            await self._move(project_id, of_project)
 
-    async def _in_use(self, project_id: int, file: str) -> list[_PartInUse]:
+    async def _in_use(self, project_id: int, files: Collection[str]) -> list[_PartInUse]:
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["parts_in_use"], project_id, file)
+            rows = await connection.fetch(_QUERIES["parts_in_use"], project_id, files)
         return [_PartInUse(project_id, **row) for row in rows]
 
     def _copy(
-        self, in_use: Collection[_PartInUse], names: Mapping[int, str], successor: SharedFile
-    ) -> list[tuple[_PartInUse, str]]:
-        """Write the successor; return each part with its path in it. Blocks."""
-        moved = []
-        for part in in_use:
-            data = self._storage.read(part.path)
-            name = names.get(part.project_id, "")
-            moved.append((part, successor.add(name, part.kind, data)))
+        self, parts: Collection[_PartInUse], names: Mapping[int, str], successor: SharedFile
+    ) -> list[_Move]:
+        """Write the successor of a file, unless the file is missing. Blocks."""
+        moves = []
+        try:
+            for part in parts:
+                data = self._storage.read(part.path)
+                name = names.get(part.project_id, "")
+                moves.append(_Move(part, successor.add(name, part.kind, data)))
+        except FileNotFoundError as error:
+            log.warning("archive.shared_file_missing", reason=str(error))
+            return []
         self._storage.write(successor.path, successor.data)
-        return moved
+        return moves
 
-    async def _move(self, project_id: int, moved: Sequence[tuple[_PartInUse, str]]) -> None:
+    async def _move(self, project_id: int, moves: Sequence[_Move]) -> None:
         """Let the index name the new paths of a project's parts."""
-        files = {file_of(path) for part, new_path in moved for path in (part.path, new_path)}
+        segment_ids = [move.part.segment_id for move in moves]
+        former, new = [move.part.path for move in moves], [move.path for move in moves]
+        joined = {file_of(path) for path in new}
+        left = joined | {file_of(path) for path in former}
         async with self._database.scope(project_id) as connection:
-            for part, path in moved:
-                await connection.execute(
-                    _QUERIES["move_part"], project_id, part.segment_id, path, part.path
-                )
+            query = _QUERIES["move_parts"]
+            await connection.execute(query, project_id, segment_ids, former, new)
+            query = _QUERIES["join_shared_files"]
+            await connection.execute(query, project_id, sorted(joined))
             # compaction may have replaced a part in between
-            await connection.execute(_QUERIES["join_shared_file"], project_id, file_of(moved[0][1]))
-            await connection.execute(_QUERIES["leave_shared_files"], project_id, sorted(files))
+            query = _QUERIES["leave_shared_files"]
+            await connection.execute(query, project_id, sorted(left))
 
     def _parts(self, orphan: StoredFile) -> list[Part]:
         if not orphan.path.endswith(".zst"):
@@ -231,7 +256,7 @@ class SharedFiles:
         log.info("archive.orphan_adopted", path=orphan.path)
         async with self._database.connection() as connection:
             await connection.execute(
-                _QUERIES["enter_shared_path"], orphan.path, sorted(set(adopted))
+                _QUERIES["enter_adopted_file"], orphan.path, sorted(set(adopted))
             )
 
     async def _adopt_part(self, orphan: StoredFile, part: Part, project_id: int) -> bool:

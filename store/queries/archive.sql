@@ -74,25 +74,33 @@ select project_id, sha256 from read_archived_contents($1, $2)
 select enter_shared_file($1, $2, $3)
 
 -- name: list_shared_files
-select path, project_ids from archive_shared_files
+select path from archive_shared_files
 
--- name: enter_shared_path
-insert into archive_shared_files (path, project_ids) values ($1, $2) on conflict do nothing
+-- name: enter_adopted_file
+insert into archive_shared_files (path, project_ids) values ($1, $2)
 
--- name: projects_of_shared_file
-select project_ids from archive_shared_files where path = $1
+-- name: enter_unused_files
+insert into archive_shared_files (path, project_ids) select unnest($1::text[]), '{}'
 
--- name: join_shared_file
-update archive_shared_files set project_ids = array_append(project_ids, $1) where path = $2
+-- name: projects_of_shared_files
+select distinct unnest(project_ids) as project_id
+from archive_shared_files
+where path = any($1::text[])
+order by project_id
+
+-- name: join_shared_files
+update archive_shared_files
+set project_ids = array_append(project_ids, $1)
+where path = any($2::text[])
 
 -- name: leave_shared_files
 -- Take a project off the shared files among these that have no parts of it in the index any more.
-update archive_shared_files f
-set project_ids = array_remove(f.project_ids, $1)
+update archive_shared_files
+set project_ids = array_remove(project_ids, $1)
 where
-    f.path = any($2::text[])
-    and not exists (
-        select from archive_segments s where s.project_id = $1 and starts_with(s.path, f.path || '#')
+    path = any($2::text[])
+    and path not in (
+        select split_part(path, '#', 1) from archive_segments where project_id = $1
     )
 
 -- name: unused_shared_files
@@ -102,13 +110,17 @@ select path from archive_shared_files where project_ids = '{}'
 delete from archive_shared_files where path = $1
 
 -- name: parts_in_use
--- A project's parts of a shared file.
+-- A project's parts of shared files.
 select segment_id, kind, path
 from archive_segments
-where project_id = $1 and starts_with(path, $2 || '#') and retired_at is null
+where project_id = $1 and split_part(path, '#', 1) = any($2::text[]) and retired_at is null
+order by segment_id
 
--- name: move_part
-update archive_segments set path = $3 where project_id = $1 and segment_id = $2 and path = $4
+-- name: move_parts
+update archive_segments s
+set path = m.new
+from unnest($2::bigint[], $3::text[], $4::text[]) as m (segment_id, former, new)
+where s.project_id = $1 and s.segment_id = m.segment_id and s.path = m.former
 
 -- name: list_packs
 select segment_id, path, size_bytes, entries, created_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from store.archive.damage import DamagedSegment
 from store.archive.index import Index
 from store.archive.repair import ArchiveRepair
 from store.archive.shared_upkeep import SharedFiles
+from store.postgres.locks import Lock
 from store.postgres.pool import Database
 from store.purge.projects import DeletedProjects, remove_project
 from store.store import Store
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, reference_to, sha256_of
 from tests.support.databases import Database as FreshDatabase
+from tests.support.waiting import eventually
 
 AT_ONCE = timedelta(0)
 WORD = "qvexilmorpatwug"
@@ -57,8 +60,8 @@ async def _has_both(kept: ArchiveAt, *, projects: tuple[str, ...] = ("alpha", "b
     """Check that every change and content of ``BOTH`` is archived once, and nothing is damaged."""
     for project in projects:
         expected = BOTH[project]
-        found = await kept.changes(project=project)
-        assert [change.log_position for change in found] == [
+        archived = await kept.changes(project=project)
+        assert [change.log_position for change in archived] == [
             change.log_position for change in expected
         ]
         texts = [change.event.data.content or "" for change in expected]
@@ -69,9 +72,9 @@ async def _has_both(kept: ArchiveAt, *, projects: tuple[str, ...] = ("alpha", "b
 
 
 async def _id(kept: ArchiveAt, project: str) -> int:
-    found = await kept.projects.find(project)
-    assert found is not None
-    return found
+    archived = await kept.projects.find(project)
+    assert archived is not None
+    return archived
 
 
 async def test_projects_share_one_file(kept: ArchiveAt) -> None:
@@ -158,8 +161,8 @@ async def test_a_content_that_was_dropped_in_between_is_archived_again(
     look_up = Index.archived_of_projects
 
     async def outdated(index: Index, hashes: Any) -> dict[int, set[str]]:
-        found = await look_up(index, hashes)
-        return {**found, await _id(kept, "beta"): {sha256_of("beta one")}}
+        archived = await look_up(index, hashes)
+        return {**archived, await _id(kept, "beta"): {sha256_of("beta one")}}
 
     monkeypatch.setattr(Index, "archived_of_projects", outdated)
     assert await kept.archive.append_together(BOTH) == {}
@@ -181,6 +184,23 @@ async def test_if_a_shared_file_fails_each_project_is_archived_alone(
     assert await kept.archive.append_together(BOTH) == {}
     assert _shared(kept) == []
     await _has_both(kept)
+
+
+async def test_a_locked_row_of_a_project_delays_no_other(kept: ArchiveAt, worker: Database) -> None:
+    """While a project's rows are locked, the others are archived, and no orphan is left."""
+    await kept.projects.ensure_all(BOTH)
+    async with worker.scope(await _id(kept, "alpha")) as connection:
+        await Lock.ARCHIVED_CONTENTS.acquire(connection, await _id(kept, "alpha"))
+        archiving = asyncio.create_task(kept.archive.append_together(BOTH))
+        await eventually(lambda: _is_archived(kept, "beta"), "beta is archived")
+        assert not archiving.done()
+    assert await archiving == {}
+    assert _shared(kept) == []
+    await _has_both(kept)
+
+
+async def _is_archived(kept: ArchiveAt, project: str) -> bool:
+    return bool(await kept.changes(project=project))
 
 
 async def test_compaction_gives_each_project_its_own_files(kept: ArchiveAt) -> None:
@@ -246,8 +266,8 @@ async def test_a_reader_continues_in_the_file_that_a_purge_wrote(
             return next(listed, None) or await current(index, project_id, after)
 
         patch.setattr(Index, "segments", outdated)
-        found = await kept.changes(project="beta")
-    assert [change.log_position for change in found] == [BOTH["beta"][0].log_position]
+        archived = await kept.changes(project="beta")
+    assert [change.log_position for change in archived] == [BOTH["beta"][0].log_position]
 
 
 async def test_a_purge_that_was_killed_can_be_repeated(
