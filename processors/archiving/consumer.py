@@ -34,6 +34,8 @@ _CONSUMER = "archiver"
 """The same name in every process, so that a new archiver finds the entries of the previous one."""
 
 _PAGE = 100
+"""Entries of the first page of a batch, each of which may have a megabyte."""
+
 _NEW = ">"
 _FIRST = "0"
 _IDS_PER_COMMAND = 1_000
@@ -109,7 +111,7 @@ class LogGroup:
     async def _read_page(self, stream: StreamKey, batch: Batch) -> bool:
         """Add one page to the batch; return whether there may be more."""
         after = self._after[stream]
-        reply = await self._entries(stream, after)
+        reply = await self._entries(stream, after, batch.page_entries)
         if reply and after != _NEW:
             self._after[stream] = reply[-1][0].decode()
         if not reply and after != _NEW:
@@ -122,9 +124,9 @@ class LogGroup:
             await self._discard(stream, lost)
         return bool(reply)
 
-    async def _entries(self, stream: StreamKey, after: str) -> Sequence[Any]:
+    async def _entries(self, stream: StreamKey, after: str, count: int) -> Sequence[Any]:
         try:
-            return await self._read_group(stream, after)
+            return await self._read_group(stream, after, count)
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
@@ -132,12 +134,12 @@ class LogGroup:
         log.error("group.lost", stream=self._names.stream(*stream), group=ARCHIVER, error=reason)
         await self._create(stream)
         self._after[stream] = _NEW
-        return await self._read_group(stream, _NEW)
+        return await self._read_group(stream, _NEW, count)
 
-    async def _read_group(self, stream: StreamKey, after: str) -> Sequence[Any]:
+    async def _read_group(self, stream: StreamKey, after: str, count: int) -> Sequence[Any]:
         with redis_errors():
             reply: Any = await self._redis.xreadgroup(
-                ARCHIVER, _CONSUMER, {self._names.stream(*stream): after}, count=_PAGE
+                ARCHIVER, _CONSUMER, {self._names.stream(*stream): after}, count=count
             )
         return reply[0][1] if reply else []
 
@@ -177,6 +179,17 @@ class Batch:
     def is_full(self) -> bool:
         """Return whether the batch should be archived before more is read."""
         return self.count >= MOST_ENTRIES or self.size_bytes >= MOST_BYTES
+
+    @property
+    def page_entries(self) -> int:
+        """Number of entries to read next, so that the batch becomes full if they are as large.
+
+        While a worker is busy, each request waits for it, so a batch is read in few of them.
+        """
+        if not self.count:
+            return _PAGE
+        room = (MOST_BYTES - self.size_bytes) * self.count // max(self.size_bytes, 1)
+        return max(1, min(room, MOST_ENTRIES - self.count))
 
     def add(self, stream: StreamKey, entries: Sequence[Entry]) -> None:
         """Add entries of a stream."""
