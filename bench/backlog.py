@@ -24,7 +24,7 @@ from redis.asyncio import Redis
 from bench.corpus import questions
 from bench.documents import changes_of_all_kinds, notes
 from bench.figures import Report, percentile
-from bench.processes import Usage, usage_by_role
+from bench.processes import Usage, peak_mb, usage_by_role
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
 from events.client.client import Client
@@ -56,7 +56,7 @@ class _Measurements:
     drained_s: float = 0.0
     archived_s: float = 0.0
     cpu_s: dict[str, float] = field(default_factory=dict)
-    most_rss_bytes: int = 0
+    worker_peak_mb: float = 0.0
     most_parser_rss_bytes: int = 0
 
     def update(self, usage: dict[str, list[Usage]]) -> None:
@@ -65,7 +65,7 @@ class _Measurements:
             role: sum(process.cpu_s for process in processes) for role, processes in usage.items()
         }
         for worker in usage.get("worker", []):
-            self.most_rss_bytes = max(self.most_rss_bytes, worker.rss_bytes)
+            self.worker_peak_mb = max(self.worker_peak_mb, peak_mb(worker.pid))
             self.most_parser_rss_bytes = max(self.most_parser_rss_bytes, worker.children_rss_bytes)
 
 
@@ -145,7 +145,7 @@ def _figures(count: int, measurements: _Measurements, traffic: Traffic) -> dict[
         "ask_p95_ms": round(percentile(traffic.times_ms, 95), 1),
         "asked": len(traffic.times_ms),
         "ask_failures": len(traffic.failures),
-        "worker_rss_mb": round(measurements.most_rss_bytes / 1e6, 1),
+        "worker_rss_mb": measurements.worker_peak_mb,
         "parsers_rss_mb": round(measurements.most_parser_rss_bytes / 1e6, 1),
     }
 

@@ -194,11 +194,15 @@ def _role(pid: int, roles: Mapping[str, str] = _ROLES) -> str | None:
     return next((role for word, role in roles.items() if word in names), None)
 
 
-def peak_mb() -> float:
-    """Peak of the resident memory of this process, in units of 1,000,000 bytes.
+def peak_mb(pid: int | None = None) -> float:
+    """Peak of the resident memory of a process, or of this one, in units of 1,000,000 bytes.
 
-    The system's own figure for a child includes the memory of its parent at the start of the
-    child, so it is not used.
+    It is 0 if the process has ended. The system's own figure for a child includes the memory of its
+    parent at the start of the child, so it is not used.
     """
-    status = (_PROC / "self/status").read_text()
-    return round(int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6, 1)
+    try:
+        status = (_PROC / str(pid or "self") / "status").read_text()
+    except OSError:
+        return 0.0
+    peak = status.partition("VmHWM:")[2].split()
+    return round(int(peak[0]) * 1024 / 1e6, 1) if peak else 0.0
