@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
 
 import pytest
 from redis.asyncio import Redis
@@ -24,6 +27,7 @@ from store.store import Store
 from tests.support.archivers import NAMES, archive_all, publish
 from tests.support.archives import ArchiveAt
 from tests.support.databases import Database as FreshDatabase
+from tests.support.waiting import eventually
 from tests.support.writes import document_write, opened
 
 CONTENT = "a long text " * 2_000
@@ -204,6 +208,31 @@ async def test_outcomes_stay_while_a_stream_has_their_changes(
     await redis.delete(stream)
     await _upkeep(redis, worker, kept).expire()
     assert await database.as_owner("select count(*) from ledger") == 2
+
+
+async def test_shared_files_that_no_project_needs_are_removed(
+    redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once every project has files of its own, the archiver removes the file that they shared."""
+    for project in ("alpha", "beta"):
+        await publish(redis, ["a.md"], project=project)
+    await archive_all(redis, worker, kept.archive)
+    [shared] = kept.directory.glob("*/shared/*.zst")
+    for project in ("alpha", "beta", "alpha", "beta"):
+        await kept.archive.compact(project, datetime.now(UTC), grace=timedelta())
+    housekeeping = _upkeep(redis, worker, kept)
+    monkeypatch.setattr("processors.archiving.housekeeping.monotonic", lambda: monotonic() + 7_200)
+    stop = asyncio.Event()
+    running = asyncio.create_task(housekeeping.run(stop, lambda: True))
+    await eventually(lambda: _is_gone(shared), "the shared file is removed")
+    stop.set()
+    await running
+    for project in ("alpha", "beta"):
+        assert len(await kept.changes(project=project)) == 1
+
+
+async def _is_gone(path: Path) -> bool:
+    return not await asyncio.to_thread(path.exists)
 
 
 async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
