@@ -1,13 +1,12 @@
--- Archive files that hold parts of several projects (see store/archive/shared_files.py), with the projects whose
--- rows of archive_segments have a path in them. A file without projects may be removed, and then its row. It holds
--- no data of tenants, so every project sees it.
+-- Archive files that hold parts of several projects (see store/archive/shared_files.py), with every project that a
+-- file holds bytes of. The parts in use are rows of archive_segments. An incomplete file has parts of projects that
+-- this database does not have. The table belongs to the deployment: it has no rows of tenants, and no policy.
 create table archive_shared_files (
     path text primary key,
     project_ids int[] not null,
+    is_incomplete boolean not null default false,
     entered_at timestamptz not null default clock_timestamp()
 );
-
-create index archive_shared_files_unused on archive_shared_files (path) where project_ids = '{}';
 
 grant select, insert, update, delete on archive_shared_files to headrace_worker;
 
@@ -29,19 +28,21 @@ begin
     perform set_config('app.project_id', former_project, true);
 end $$;
 
--- Enters a shared file that was just written, and removes its events from the outbox; returns the projects whose
+-- Enters a shared file, and removes its events from the outbox; returns the projects whose
 -- parts are valid. "parts" has an object of each project: the files that its parts count as, their contents, the ids
 -- of their events, and the contents (needed) that their changes refer to in other files. Left out is a project of
 -- which one of these was dropped since. Every project is read and written in its own scope, and holds the lock that
 -- excludes the dropping of its contents ("lock_space").
-create function enter_shared_file(file text, lock_space int, parts jsonb) returns setof int
+create function enter_shared_file(
+    file text, lock_space int, parts jsonb, project_ids int[], is_incomplete boolean
+)
+returns setof int
 language plpgsql volatile
 as $$
 declare
     former_project text := coalesce(current_setting('app.project_id', true), '');
     part jsonb;
     wanted int;
-    entered int[] := '{}';
 begin
     for part in select jsonb_array_elements(enter_shared_file.parts) loop
         wanted := (part ->> 'project_id')::int;
@@ -66,6 +67,7 @@ begin
                 first_position bigint, last_position bigint
             )
             order by f.number
+            on conflict (project_id, path) do nothing
             returning segment_id, path
         ),
         content as (
@@ -84,10 +86,10 @@ begin
         where
             o.project_id = wanted
             and o.event_id in (select jsonb_array_elements_text(part -> 'event_ids'));
-        entered := entered || wanted;
         return next wanted;
     end loop;
-    insert into public.archive_shared_files (path, project_ids) values (file, entered);
+    insert into public.archive_shared_files (path, project_ids, is_incomplete)
+    values (file, enter_shared_file.project_ids, enter_shared_file.is_incomplete);
     perform set_config('app.project_id', former_project, true);
 end $$;
 

@@ -34,8 +34,10 @@ _CONSUMER = "archiver"
 """The same name in every process, so that a new archiver finds the entries of the previous one."""
 
 _PAGE = 100
-"""Entries of the first page of a batch, each of which may have a megabyte."""
+"""Entries of the first page of a batch, whose sizes are not known."""
 
+_FEWEST_PER_PAGE = 25
+_MOST_PER_PAGE = 400
 _NEW = ">"
 _FIRST = "0"
 _IDS_PER_COMMAND = 1_000
@@ -169,11 +171,12 @@ MOST_BYTES = 4 * 2**20
 
 @dataclass
 class Batch:
-    """Entries by stream; ``size_bytes`` counts their fields."""
+    """Entries by stream; ``size_bytes`` counts their fields, ``largest_bytes`` those of one."""
 
     entries: dict[StreamKey, list[Entry]] = field(default_factory=lambda: defaultdict(list))
     count: int = 0
     size_bytes: int = 0
+    largest_bytes: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -184,18 +187,20 @@ class Batch:
     def page_entries(self) -> int:
         """Number of entries to read next, so that the batch becomes full if they are as large.
 
-        While a worker is busy, each request waits for it, so a batch is read in few of them.
+        While a worker is busy, each request waits for it, so a batch is read in few of them. But
+        the next entries may be larger than all before, so a page grows by steps.
         """
-        if not self.count:
-            return _PAGE
-        room = (MOST_BYTES - self.size_bytes) * self.count // max(self.size_bytes, 1)
-        return max(1, min(room, MOST_ENTRIES - self.count))
+        room = (MOST_BYTES - self.size_bytes) // max(self.largest_bytes, 1)
+        most = min(max(self.count, _PAGE), _MOST_PER_PAGE)
+        return max(_FEWEST_PER_PAGE, min(room, most, MOST_ENTRIES - self.count))
 
     def add(self, stream: StreamKey, entries: Sequence[Entry]) -> None:
         """Add entries of a stream."""
         self.entries[stream] += entries
         self.count += len(entries)
-        self.size_bytes += sum(len(value) for entry in entries for value in entry.fields.values())
+        sizes = [sum(map(len, entry.fields.values())) for entry in entries]
+        self.size_bytes += sum(sizes)
+        self.largest_bytes = max(self.largest_bytes, *sizes, 0)
 
 
 @dataclass(frozen=True)

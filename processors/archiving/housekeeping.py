@@ -85,7 +85,7 @@ class Housekeeping:
             _due("merging", _COUNT_EVERY, self.merge),
             _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
             _due("expiry", _EXPIRE_EVERY, self.expire, first=_FIRST_EXPIRY),
-            _due("shared files", _TIDY_EVERY, self._archive.tidy_shared, first=_TIDY_EVERY),
+            _due("shared files", _TIDY_EVERY, self._archive.tidy_shared, first=_FIRST_COMPACTION),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
         ]
 

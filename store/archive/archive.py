@@ -12,6 +12,7 @@ import structlog
 
 from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
+from runtime.errors import Unavailable
 from store.archive.check import Check, check
 from store.archive.compaction.compactor import GRACE, Compacted, Compactor
 from store.archive.compaction.redaction import Purged, Redactor
@@ -156,7 +157,7 @@ class Archive:
                 {ids[project]: of_project for project, of_project in changes.items()}
             )
         except Exception as error:  # noqa: BLE001 - each project is archived alone
-            log.info("archive.append_divided", projects=len(changes), reason=repr(error))
+            log.warning("archive.append_divided", projects=len(changes), reason=repr(error))
             return set()
         return {project for project in changes if ids[project] in entered}
 
@@ -308,6 +309,10 @@ class Archive:
         """Remove all files of a deleted project, in the index or not; return their number.
 
         Shared files are replaced by ones without its parts.
+
+        Raises:
+            Unavailable: a shared file may hold its text that is not in the index; try again later.
+            DamagedSegment: a shared file cannot be replaced, because it is damaged.
         """
         folder = await self._index.folder(project_id)
         listed = await asyncio.to_thread(self._storage.listed, folder)
@@ -315,12 +320,28 @@ class Archive:
         paths = {file.path for file in listed} | {path for path in indexed if not is_part(path)}
         for path in paths:
             await asyncio.to_thread(self._storage.remove, path)
-        return len(paths) + await self._shared.erase(indexed, without=project_id)
+        now = datetime.now(UTC)
+        async with self._shared.alone():
+            await self._shared.adopt_orphans(now - GRACE)
+            young = await self._shared.young_of(project_id, now)
+            replaced, damaged = await self._shared.erase(project_id, is_deleted=True)
+        for error in damaged:
+            raise error
+        if young:
+            raise Unavailable(
+                f"{self._storage.full(young[0].path)} may hold changes of the project, and is not "
+                "in the index",
+                "try again in an hour, when an archiver has entered it",
+            )
+        return len(paths) + replaced
 
     async def tidy_shared(self, *, grace: timedelta = GRACE) -> None:
         """Remove shared files that no project needs, and enter orphans of them: see ``check``."""
-        await self._shared.adopt_orphans(datetime.now(UTC) - grace)
-        await self._shared.remove_unused()
+        before = datetime.now(UTC) - grace
+        async with self._shared.alone_now() as is_alone:
+            if is_alone:
+                await self._shared.remove_unused(before)
+                await self._shared.adopt_orphans(before)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and report damaged, missing and orphaned files.
@@ -331,4 +352,4 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is None:
             return Check()
-        return await check(self._index, self._storage, self._shared, project, project_id, grace)
+        return await check(self._index, self._storage, self._shared, project_id, grace)

@@ -45,14 +45,13 @@ async def check(
     index: Index,
     storage: Files,
     shared: SharedFiles,
-    project: str,
     project_id: int,
     grace: timedelta,
 ) -> Check:
     """Check a project's archive: see ``Archive.check``."""
     before = datetime.now(UTC) - grace
     orphans = await find_orphans(index, storage, project_id, before)
-    orphans += await shared.orphans_of(project, before)
+    orphans += await shared.orphans_of(project_id, before)
     files = await index.files(project_id)
     damaged: list[DamagedSegment] = []
     missing: list[str] = []

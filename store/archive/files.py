@@ -87,10 +87,11 @@ class Files:
             FileNotFoundError: the file does not exist.
         """
         part = _PART.fullmatch(path)
-        if part is not None:
-            return self.read_ranges(part["file"], [(int(part["start"]), int(part["end"]))])[0]
         with self._explained(path, "read"):
-            return bytes(self._remote.cat_file(self._at(path)))
+            if part is None:
+                return bytes(self._remote.cat_file(self._at(path)))
+            start, end = int(part["start"]), int(part["end"])
+            return bytes(self._remote.cat_file(self._at(part["file"]), start=start, end=end))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ranges of a file, each from start to end; shorter if the file ends before.

@@ -152,8 +152,18 @@ class Index:
             archived_hashes.setdefault(row["project_id"], set()).add(row["sha256"].hex())
         return archived_hashes
 
-    async def enter_shared(self, path: str, parts: Sequence[PartsOfProject]) -> set[int]:
-        """Enter a shared file that was just written, and remove its events from the outbox.
+    async def enter_shared(
+        self,
+        path: str,
+        parts: Sequence[PartsOfProject],
+        project_ids: Collection[int],
+        *,
+        is_incomplete: bool = False,
+    ) -> set[int]:
+        """Enter a shared file, and remove its events from the outbox.
+
+        ``project_ids``: every project that the file holds bytes of. ``is_incomplete``: some of its
+        parts are of projects that this database does not have.
 
         Returns the projects whose parts are valid. Of the others, contents that their changes refer
         to were dropped after they had been looked up.
@@ -164,7 +174,12 @@ class Index:
         described = json.dumps([_described(part) for part in parts])
         async with self._database.transaction(_SHARED_LOCK_TIMEOUT) as connection:
             rows = await connection.fetch(
-                _QUERIES["enter_shared_file"], path, Lock.ARCHIVED_CONTENTS, described
+                _QUERIES["enter_shared_file"],
+                path,
+                Lock.ARCHIVED_CONTENTS,
+                described,
+                sorted(project_ids),
+                is_incomplete,
             )
         return {row[0] for row in rows}
 
@@ -233,10 +248,10 @@ class Index:
             rows = await connection.fetch(_QUERIES["list_files"], project_id)
         return [IndexedFile(**row) for row in rows]
 
-    async def birth(self, project_id: int) -> datetime:
-        """Earliest time of the project that the rows of this database still show."""
+    async def birth(self, project_id: int) -> datetime | None:
+        """Earliest time of the project that the rows of this database still show; None: no row."""
         async with self._database.scope(project_id) as connection:
-            birth: datetime = await connection.fetchval(_QUERIES["birth"], project_id)
+            birth: datetime | None = await connection.fetchval(_QUERIES["birth"], project_id)
         return birth
 
     async def paths(self, project_id: int) -> set[str]:
@@ -271,16 +286,10 @@ class Index:
             rows = await connection.fetch(_QUERIES["list_retired"], project_id, before)
         return {row["segment_id"]: row["path"] for row in rows}
 
-    async def forget(
-        self, project_id: int, segment_ids: Sequence[int], shared_files: Collection[str] = ()
-    ) -> None:
-        """Remove the entries of files that were removed, or of parts of shared files."""
+    async def forget(self, project_id: int, segment_ids: Sequence[int]) -> None:
+        """Remove the entries of files that were removed."""
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["forget_segments"], project_id, segment_ids)
-            if shared_files:
-                await connection.execute(
-                    _QUERIES["leave_shared_files"], project_id, sorted(shared_files)
-                )
 
     @asynccontextmanager
     async def adding(self, project_id: int) -> AsyncIterator[asyncpg.Connection]:

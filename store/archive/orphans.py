@@ -45,7 +45,9 @@ async def find_orphans(
     indexed = await index.paths(project_id)
     birth = await index.birth(project_id)
     return [
-        file for file in listed if birth <= file.modified_at <= before and file.path not in indexed
+        file
+        for file in listed
+        if birth is not None and birth <= file.modified_at <= before and file.path not in indexed
     ]
 
 
@@ -81,10 +83,10 @@ async def remove_retired(index: Index, storage: Files, project_id: int, before: 
     retired = await index.retired(project_id, before)
     folder = await index.folder(project_id)
     for path in retired.values():
-        if path.startswith(f"{folder}/") or not _OF_A_DEPLOYMENT.match(path):
+        is_own = path.startswith(f"{folder}/") or not _OF_A_DEPLOYMENT.match(path)
+        if is_own and not is_part(path):
             await asyncio.to_thread(storage.remove, path)
-    shared_files = {file_of(path) for path in retired.values() if is_part(path)}
-    await index.forget(project_id, list(retired), shared_files)
+    await index.forget(project_id, list(retired))
     return len(retired)
 
 

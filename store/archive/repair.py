@@ -109,7 +109,8 @@ class ArchiveRepair:
         before = datetime.now(UTC) - GRACE
         async with self._alone():
             await adopt_orphans(self._index, self._storage, self._project, self._project_id, before)
-        await self._shared.adopt_orphans(before)
+        async with self._shared.alone():
+            await self._shared.adopt_orphans(before)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Literal
 from uuid import uuid4
 
+import structlog
 from pydantic import BaseModel, ValidationError
 
 from events.streams.changes import LoggedChange
@@ -32,6 +33,8 @@ from store.postgres.connection import WriteConflict
 
 __all__ = ["Part", "SharedAppender", "SharedFile", "parts_of"]
 
+log = structlog.get_logger(__name__)
+
 _MOST_PROJECTS = 250
 """Projects per file. Its entry holds a lock of each project, and Postgres has room for some
 thousand locks."""
@@ -41,6 +44,7 @@ class Part(BaseModel):
     """Location of a part: offsets of its first byte, and of the first byte after it."""
 
     project: str
+    project_id: int
     kind: Literal["events", "contents"]
     start: int
     end: int
@@ -64,13 +68,14 @@ class SharedFile:
         """Begin a file with a unique name in a folder."""
         return cls(f"{folder}/{uuid4().hex}.zst")
 
-    def add(self, project: str, kind: Literal["events", "contents"], data: bytes) -> str:
-        """Append a part; return its path."""
-        part = Part(project=project, kind=kind, start=self._size, end=self._size + len(data))
-        self._parts.append(part)
+    def add(self, part: Part, data: bytes) -> str:
+        """Append a part, whose offsets do not count; return its path."""
+        end = self._size + len(data)
+        self._parts.append(part.model_copy(update={"start": self._size, "end": end}))
         self._data.append(data)
-        self._size = part.end
-        return part_path(self.path, part.start, part.end)
+        path = part_path(self.path, self._size, end)
+        self._size = end
+        return path
 
     @property
     def data(self) -> bytes:
@@ -98,14 +103,16 @@ def parts_of(data: bytes) -> list[Part]:
 class _PartWriting(Writing):
     """Writes parts of a shared file."""
 
-    def __init__(self, storage: Files, file: SharedFile, project: str) -> None:
+    def __init__(self, storage: Files, file: SharedFile, project: str, project_id: int) -> None:
         super().__init__(storage, file.path)
         self._file = file
         self._project = project
+        self._project_id = project_id
 
     def put(self, kind: Literal["events", "contents"], name: str, data: bytes) -> str:
         """Append data to the shared file; return the path of the part."""
-        return self._file.add(self._project, kind, data)
+        part = Part(project=self._project, project_id=self._project_id, kind=kind, start=0, end=0)
+        return self._file.add(part, data)
 
 
 class SharedAppender:
@@ -122,11 +129,11 @@ class SharedAppender:
         """Archive changes by project id; return the projects whose changes are archived.
 
         Left out is a project one of whose contents is neither in its events nor archived: it can be
-        large, and gets files of its own. The same holds if such a content was dropped in between.
+        large, and gets files of its own. The same holds if such a content was dropped in between,
+        and for the projects of a file that could not be written or entered.
 
         Raises:
-            WriteConflict: a row of a project was locked for too long; nothing is archived.
-            Unavailable: the storage or Postgres cannot be reached.
+            Unavailable: Postgres cannot be reached.
         """
         claims = await asyncio.to_thread(_claim_all, changes)
         archived = await self._index.archived_of_projects(
@@ -147,24 +154,29 @@ class SharedAppender:
     async def _append(
         self, claims: Mapping[int, Claims], archived: Mapping[int, set[str]]
     ) -> set[int]:
-        began = monotonic()
+        """Write and enter a file; return its projects, or none if that failed."""
         file = SharedFile.new(await self._index.shared_folder())
-        parts = await asyncio.to_thread(self._write, file, claims, archived)
-        if monotonic() - began > LONGEST_S:
-            raise Unavailable("writing to the archive took too long; it will be tried again")
         try:
-            return await self._index.enter_shared(file.path, parts)
-        except WriteConflict:
+            parts = await asyncio.to_thread(self._write, file, claims, archived)
+            return await self._index.enter_shared(file.path, parts, claims.keys())
+        except Unavailable as error:
+            log.info("archive.append_divided", projects=len(claims), reason=str(error))
+            if isinstance(error, WriteConflict):
+                await asyncio.to_thread(self._storage.remove, file.path)
+        except Exception:
+            log.exception("archive.append_divided", projects=len(claims))
             await asyncio.to_thread(self._storage.remove, file.path)
-            raise
+        return set()
 
     def _write(
         self, file: SharedFile, claims: Mapping[int, Claims], archived: Mapping[int, set[str]]
     ) -> list[PartsOfProject]:
+        began = monotonic()
         written = []
         for project_id, claimed in claims.items():
             archived_hashes = archived.get(project_id, set())
-            parts = _PartWriting(self._storage, file, claimed.changes[0].event.data.project)
+            project = claimed.changes[0].event.data.project
+            parts = _PartWriting(self._storage, file, project, project_id)
             parts.write_contents(
                 {
                     sha256: raw
@@ -177,6 +189,8 @@ class SharedAppender:
             needed = archived_hashes & claimed.contents.keys()
             written.append(PartsOfProject(project_id, parts.files, needed, event_ids))
         self._storage.write(file.path, file.data)
+        if monotonic() - began > LONGEST_S:
+            raise Unavailable("writing to the archive took too long; it will be tried again")
         return written
 
 

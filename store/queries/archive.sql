@@ -71,47 +71,38 @@ select exists (
 select project_id, sha256 from read_archived_contents($1, $2)
 
 -- name: enter_shared_file
-select enter_shared_file($1, $2, $3)
+select enter_shared_file($1, $2, $3, $4, $5)
+
+-- name: enter_successor
+insert into archive_shared_files (path, project_ids, is_incomplete) values ($1, $2, $3)
+
+-- name: narrow_successor
+update archive_shared_files set project_ids = $2, is_incomplete = $3 where path = $1
 
 -- name: list_shared_files
 select path from archive_shared_files
 
--- name: enter_adopted_file
-insert into archive_shared_files (path, project_ids) values ($1, $2)
+-- name: old_shared_files
+select path, project_ids, is_incomplete from archive_shared_files where entered_at <= $1
 
--- name: enter_unused_files
-insert into archive_shared_files (path, project_ids) select unnest($1::text[]), '{}'
-
--- name: projects_of_shared_files
-select distinct unnest(project_ids) as project_id
+-- name: shared_files_of_project
+select path, project_ids, is_incomplete
 from archive_shared_files
-where path = any($1::text[])
-order by project_id
+where $1 = any(project_ids)
+order by path
 
--- name: join_shared_files
-update archive_shared_files
-set project_ids = array_append(project_ids, $1)
-where path = any($2::text[])
-
--- name: leave_shared_files
--- Take a project off the shared files among these that have no parts of it in the index any more.
-update archive_shared_files
-set project_ids = array_remove(project_ids, $1)
-where
-    path = any($2::text[])
-    and path not in (
-        select split_part(path, '#', 1) from archive_segments where project_id = $1
-    )
-
--- name: unused_shared_files
-select path from archive_shared_files where project_ids = '{}'
+-- name: shared_files_in_index
+-- Shared files that a project's rows have parts of, retired ones included.
+select distinct split_part(path, '#', 1) as path
+from archive_segments
+where project_id = $1 and path like '%#%'
 
 -- name: forget_shared_file
 delete from archive_shared_files where path = $1
 
 -- name: parts_in_use
 -- A project's parts of shared files.
-select segment_id, kind, path
+select segment_id, kind, path, sha256
 from archive_segments
 where project_id = $1 and split_part(path, '#', 1) = any($2::text[]) and retired_at is null
 order by segment_id

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from events.names import LogPosition
+from runtime.errors import Unavailable
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import EventMerging
 from store.archive.compaction.replacement import Replacing
@@ -76,7 +77,12 @@ class Compactor:
                 if rejected is None:
                     rejected = await self._index.rejected(project_id)
                 retention = Retention(review.limit, rejected)
-            events = await self._events(project, project_id, retention)
+            try:
+                events = await self._events(project, project_id, retention)
+            except DamagedSegment as error:
+                if await self._damaged(project_id, [error]):
+                    raise
+                raise Unavailable("a purge moved files; they are compacted the next time") from None
             contents = ContentMerging(
                 project_id, self._index, self._storage, self._replacing, older_than
             )

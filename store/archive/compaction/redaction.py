@@ -100,34 +100,47 @@ class Redactor:
 
         Returns None, and does nothing, while a compaction runs. Replaced files are removed at once:
         a reader of such a file continues with its successor.
+
+        Raises:
+            Unavailable: another process purges, and so changes the same shared files.
         """
         async with self._replacing.alone(project_id) as is_locked:
             if not is_locked:
                 return None
-            now = datetime.now(UTC)
-            await self._shared.adopt_orphans(now - grace)
-            await adopt_orphans(self._index, self._storage, project, project_id, now - grace)
-            done = await self.survey(project_id, before)
-            for segment in await self._index.segments(project_id):
-                await self._rewrite(project_id, segment, before)
-            contents = ContentMerging(
-                project_id,
-                self._index,
-                self._storage,
-                self._replacing,
-                older_than=now + _AHEAD,
-                thorough=True,
-            )
-            await contents.run()
-            done.contents = contents.dropped_contents
-            done.damaged += contents.damaged
-            # before the entries are forgotten, so that a purge that was killed can be repeated
-            retired = await self._index.retired(project_id, now + _AHEAD)
-            await self._shared.erase(retired.values())
-            done.files = await remove_retired(self._index, self._storage, project_id, now + _AHEAD)
-            orphans = await find_orphans(self._index, self._storage, project_id, now)
-            shared_orphans = await self._shared.find_orphans(now)
-            done.young = len(orphans) + len(shared_orphans)
+            async with self._shared.alone():
+                return await self._purge(project, project_id, before, datetime.now(UTC), grace)
+
+    async def _purge(
+        self,
+        project: str,
+        project_id: int,
+        before: Mapping[DocumentKey, LogPosition],
+        now: datetime,
+        grace: timedelta,
+    ) -> Purged:
+        await self._shared.adopt_orphans(now - grace)
+        await adopt_orphans(self._index, self._storage, project, project_id, now - grace)
+        done = await self.survey(project_id, before)
+        for segment in await self._index.segments(project_id):
+            await self._rewrite(project_id, segment, before)
+        contents = ContentMerging(
+            project_id,
+            self._index,
+            self._storage,
+            self._replacing,
+            older_than=now + _AHEAD,
+            thorough=True,
+        )
+        await contents.run()
+        done.contents = contents.dropped_contents
+        done.damaged += contents.damaged
+        replaced, damaged = await self._shared.erase(project_id)
+        done.damaged += damaged
+        done.files = replaced + await remove_retired(
+            self._index, self._storage, project_id, now + _AHEAD
+        )
+        orphans = await find_orphans(self._index, self._storage, project_id, now)
+        done.young = len(orphans) + len(await self._shared.young_of(project_id, now))
         return done
 
     def _learn(

@@ -19,6 +19,7 @@ from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
 from runtime.settings import RetentionSettings
 from store.archive.compaction.compactor import Compacted
+from store.archive.shared_files import parts_of
 from store.postgres.pool import Database
 from store.purge.expiry import Expiry
 from store.purge.projects import DeletedProjects
@@ -211,7 +212,11 @@ async def test_outcomes_stay_while_a_stream_has_their_changes(
 
 
 async def test_shared_files_that_no_project_needs_are_removed(
-    redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    database: FreshDatabase,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once every project has files of its own, the archiver removes the file that they shared."""
     for project in ("alpha", "beta"):
@@ -220,6 +225,9 @@ async def test_shared_files_that_no_project_needs_are_removed(
     [shared] = kept.directory.glob("*/shared/*.zst")
     for project in ("alpha", "beta", "alpha", "beta"):
         await kept.archive.compact(project, datetime.now(UTC), grace=timedelta())
+    await database.as_owner(
+        "update archive_shared_files set entered_at = now() - interval '2 hours'"
+    )
     housekeeping = _upkeep(redis, worker, kept)
     monkeypatch.setattr("processors.archiving.housekeeping.monotonic", lambda: monotonic() + 7_200)
     stop = asyncio.Event()
@@ -266,5 +274,7 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     async with opened(database.worker_url) as archiver:
         await _upkeep(redis, archiver, kept.as_of(archiver)).remove_deleted()
     assert await database.as_owner(segments) == 0
+    [shared] = kept.directory.glob("*/shared/*.zst")
+    assert {part.project for part in parts_of(shared.read_bytes())} == {"beta"}
     assert len(await kept.changes(project="beta")) == 1
     assert await database.as_owner("select array_agg(name::text) from projects") == ["beta"]

@@ -306,6 +306,104 @@ async def test_a_deleted_project_takes_its_parts_along(
     await _has_both(kept, projects=("beta",))
 
 
+async def test_a_purge_finds_text_that_the_index_does_not_name(
+    kept: ArchiveAt, worker: Database
+) -> None:
+    """A file that a deleted project keeps still has the text of a compacted one, until a purge."""
+    changes = {
+        "alpha": [logged("a.md", 1, "alpha one")],
+        "beta": [logged("a.md", 3, f"beta {WORD}", project="beta")],
+    }
+    await kept.archive.append_together(changes)
+    await DeletedProjects(worker).retire(await _id(kept, "alpha"))
+    for _ in range(2):
+        await kept.archive.compact("beta", moment(0), grace=AT_ONCE)
+    await kept.archive.tidy_shared(grace=AT_ONCE)
+    assert len(_shared(kept)) == 1
+    before = {DocumentKey("", "a.md"): LogPosition(at(9), 0)}
+    assert await kept.archive.purge("beta", await _id(kept, "beta"), before) is not None
+    assert WORD.encode() not in _all_bytes(kept)
+    assert b"alpha one" in _all_bytes(kept)
+
+
+async def test_two_purges_at_once_leave_no_text(kept: ArchiveAt, worker: Database) -> None:
+    """Purges of three projects of a file, one of them deleted, leave no text of any."""
+    changes = {
+        name: [logged("a.md", 1, f"{name} {WORD}", project=name)]
+        for name in ("alpha", "beta", "gamma")
+    }
+    await kept.archive.append_together(changes)
+    before = {DocumentKey("", "a.md"): LogPosition(at(9), 0)}
+    gamma = await _id(kept, "gamma")
+    await DeletedProjects(worker).retire(gamma)
+    await asyncio.gather(
+        kept.archive.purge("alpha", await _id(kept, "alpha"), before),
+        kept.archive.purge("beta", await _id(kept, "beta"), before),
+        remove_project(worker, kept.as_of(worker).archive, gamma),
+    )
+    assert WORD.encode() not in _all_bytes(kept)
+    for name in ("alpha", "beta"):
+        assert len(await kept.changes(project=name)) == 1
+        assert (await kept.archive.check(name, grace=AT_ONCE)).is_sound
+
+
+@pytest.mark.parametrize("age", ["old", "young"])
+async def test_a_deleted_project_takes_orphans_along(
+    kept: ArchiveAt, worker: Database, monkeypatch: pytest.MonkeyPatch, age: str
+) -> None:
+    """An orphan is entered for the other project; a young one ends the deletion with an error."""
+    await kept.archive.append_together(BOTH)
+    await _lose_index(kept, worker)
+    project_id = await _id(kept, "alpha")
+    await DeletedProjects(worker).retire(project_id)
+    monkeypatch.setattr("store.archive.shared_upkeep._ENTRY_S", 0.0)
+    if age == "young":
+        with pytest.raises(Unavailable, match="try again in an hour"):
+            await kept.archive.drop(project_id)
+    monkeypatch.setattr("store.archive.archive.GRACE", AT_ONCE)
+    await remove_project(worker, kept.archive, project_id)
+    assert WORD.encode() not in _all_bytes(kept)
+    await _has_both(kept, projects=("beta",))
+
+
+async def test_a_damaged_file_is_not_replaced(kept: ArchiveAt) -> None:
+    """A purge leaves a file with a damaged part as it is, so that a copy of it can be restored."""
+    await kept.archive.append_together(BOTH)
+    path = _shared(kept)[0]
+    last_block = path.read_bytes().rindex(b"HRA1")
+    flip(path, last_block - 20)
+    damaged = path.read_bytes()
+    before = {DocumentKey("", "other.md"): LogPosition(at(9), 0)}
+    done = await kept.archive.purge("alpha", await _id(kept, "alpha"), before)
+    assert done is not None
+    assert [error.path.partition("#")[0] for error in done.damaged] == [str(path)]
+    assert path.read_bytes() == damaged
+
+
+async def test_a_file_with_parts_of_unknown_projects_is_kept(
+    kept: ArchiveAt, worker: Database
+) -> None:
+    """If a restored database lacks a project, the file with its only changes is never removed."""
+    await kept.archive.append_together(BOTH)
+    data = _shared(kept)[0].read_bytes()
+    await DeletedProjects(worker).retire(await _id(kept, "alpha"))
+    await remove_project(worker, kept.archive, 1)
+    _shared(kept)[0].unlink()
+    await _lose_index(kept, worker)
+    restored = kept.directory / (await Index(worker).shared_folder()) / "restored.zst"
+    restored.write_bytes(data)
+    for _ in range(3):
+        await kept.archive.tidy_shared(grace=AT_ONCE)
+        await kept.archive.compact("beta", moment(0), grace=AT_ONCE)
+    await kept.archive.tidy_shared(grace=AT_ONCE)
+    assert restored.read_bytes() == data
+    await _has_both(kept, projects=("beta",))
+    before = {DocumentKey("", "a.md"): LogPosition(at(9), 0)}
+    assert await kept.archive.purge("beta", await _id(kept, "beta"), before) is not None
+    assert WORD.encode() in _all_bytes(kept)
+    assert b"beta one" not in _all_bytes(kept)
+
+
 async def test_the_last_project_of_a_file_takes_it_along(kept: ArchiveAt, worker: Database) -> None:
     """When all its projects are removed, a shared file is removed too."""
     await kept.archive.append_together(BOTH)
@@ -354,8 +452,8 @@ async def test_a_repair_enters_orphans(
 
 async def _lose_index(kept: ArchiveAt, worker: Database) -> None:
     """Restore the index to a time before the archive's files."""
-    for project in BOTH:
-        async with worker.scope(await _id(kept, project)) as connection:
+    for project_id in (await kept.projects.all()).values():
+        async with worker.scope(project_id) as connection:
             await connection.execute("delete from archive_contents")
             await connection.execute("delete from archive_segments")
     async with worker.connection() as connection:
@@ -429,6 +527,10 @@ async def test_a_missing_file_is_reported_for_each_project(kept: ArchiveAt) -> N
     assert len(damaged) == 1
     done = await kept.archive.compact("beta", moment(0), grace=AT_ONCE)
     assert len(done.damaged) == 2
+    before = {DocumentKey("", "a.md"): LogPosition(at(9), 0)}
+    purged = await kept.archive.purge("beta", await _id(kept, "beta"), before)
+    assert purged is not None
+    assert purged.damaged
 
 
 async def test_a_copy_of_the_database_leaves_the_files_of_its_original(

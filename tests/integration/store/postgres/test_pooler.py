@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from events.names import Names
+from events.names import DocumentKey, LogPosition, Names
 from events.streams.backlog import ARCHIVERS, read_backlog
 from processors.doctor.checks.postgres_server import postgres_facts
 from processors.doctor.doctor import Doctor
@@ -24,6 +24,8 @@ from runtime.embedded.users import server_user
 from store.postgres.locks import Lock, archiver_lock
 from store.postgres.pool import Database
 from store.postgres.roles import WORKER
+from tests.support.archives import ArchiveAt
+from tests.support.changes import at, logged
 from tests.support.databases import Database as FreshDatabase
 from tests.support.replays import replay, tools
 from tests.support.running import headrace
@@ -130,6 +132,22 @@ async def test_a_worker_shares_sessions(
         assert tuple(row) == (WORKER, "0", 0, 0)
     await plain.close()
     await owner.close()
+
+
+async def test_projects_share_archive_files(pooled: FreshDatabase, tmp_path: Path) -> None:
+    """Several projects are archived in one file, and one of them is purged."""
+    changes = {name: [logged("a.md", 1, name, project=name)] for name in ("alpha", "beta", "gamma")}
+    async with opened(pooled.worker_url) as worker:
+        kept = ArchiveAt.of(worker, tmp_path)
+        assert await kept.archive.append_together(changes) == {}
+        before = {DocumentKey("", "a.md"): LogPosition(at(9), 0)}
+        alpha = await kept.projects.ensure("alpha")
+        purged = await kept.archive.purge("alpha", alpha, before)
+        assert purged is not None
+        assert (purged.changes, purged.damaged) == (1, [])
+        await kept.archive.tidy_shared()
+        for name in changes:
+            assert len(await kept.changes(project=name)) == 1
 
 
 def _accepts(port: int) -> bool:

@@ -18,22 +18,24 @@ def _batch(entries: int, size_bytes: int) -> Batch:
     return batch
 
 
-def test_small_entries_fill_a_batch_at_once() -> None:
-    """After a page of small entries, the rest of a batch is read in one request."""
-    assert 0 < Batch().page_entries < MOST_ENTRIES
-    assert _batch(100, 500).page_entries == MOST_ENTRIES - 100
+def test_pages_of_small_entries_grow_by_steps() -> None:
+    """While entries are small, pages become larger, but no page is much larger than all before."""
+    sizes, batch = [], Batch()
+    while not batch.is_full:
+        sizes.append(batch.page_entries)
+        entries = [Entry(f"{number}-0", {b"event": b"x" * 500}) for number in range(sizes[-1])]
+        batch.add(STREAM, entries)
+    assert sizes == [100, 100, 200, 400, 400, 400, 400]
+    assert batch.count == MOST_ENTRIES
 
 
-def test_large_entries_are_read_up_to_the_size_of_a_batch() -> None:
-    """After a page of large entries, only as many are read as have room."""
-    size = MOST_BYTES // 150
-    assert _batch(100, size).page_entries == 50
-    assert _batch(3, MOST_BYTES // 4).page_entries == 1
+def test_one_large_entry_makes_the_next_page_small() -> None:
+    """Pages are chosen by the largest entry, because others like it may follow."""
+    batch = _batch(99, 300)
+    batch.add(STREAM, [Entry("large-0", {b"event": b"x" * (MOST_BYTES // 40)})])
+    assert batch.page_entries == 38
 
 
-def test_one_entry_is_read_at_least() -> None:
-    """An entry that is larger than the room that is left is read nevertheless."""
-    batch = _batch(2, MOST_BYTES // 3)
-    assert not batch.is_full
-    batch.size_bytes = MOST_BYTES - 1
-    assert batch.page_entries == 1
+def test_a_page_has_some_entries_at_least() -> None:
+    """A few small entries behind large ones are read in one request."""
+    assert _batch(2, MOST_BYTES // 3).page_entries == 25
