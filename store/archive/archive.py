@@ -320,10 +320,9 @@ class Archive:
         paths = {file.path for file in listed} | {path for path in indexed if not is_part(path)}
         for path in paths:
             await asyncio.to_thread(self._storage.remove, path)
-        now = datetime.now(UTC)
         async with self._shared.alone():
-            await self._shared.adopt_orphans(now - GRACE)
-            young = await self._shared.young_of(project_id, now)
+            await self._shared.adopt_orphans(datetime.now(UTC) - GRACE)
+            young = await self._shared.young_of(project_id)
             replaced, damaged = await self._shared.erase(project_id, is_deleted=True)
         for error in damaged:
             raise error

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Literal
 from uuid import uuid4
 
+import asyncpg
 import structlog
 from pydantic import BaseModel, ValidationError
 
@@ -163,6 +164,8 @@ class SharedAppender:
             log.info("archive.append_divided", projects=len(claims), reason=str(error))
             if isinstance(error, WriteConflict):
                 await asyncio.to_thread(self._storage.remove, file.path)
+        except asyncpg.UniqueViolationError:
+            log.warning("archive.append_divided", projects=len(claims), reason="it was adopted")
         except Exception:
             log.exception("archive.append_divided", projects=len(claims))
             await asyncio.to_thread(self._storage.remove, file.path)

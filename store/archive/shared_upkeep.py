@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import structlog
@@ -24,7 +24,7 @@ import structlog
 from runtime.errors import Unavailable
 from store.archive.blocks import BadBlock
 from store.archive.damage import DamagedSegment
-from store.archive.files import Files, StoredFile, part_path
+from store.archive.files import Files, StoredFile, file_of, part_path
 from store.archive.index import Index, NewFile, PartsOfProject
 from store.archive.orphans import Foreign, read_back
 from store.archive.shared_files import Part, SharedFile, parts_of
@@ -43,6 +43,9 @@ _PROJECTS = named("projects")
 _FILES_AT_ONCE = 100
 _LONGEST_WAIT_S = 60.0
 _POLL_S = 0.25
+_CLOCKS_DIFFER_BY = timedelta(days=1)
+"""Most by which the clock of a storage may be ahead."""
+
 _ENTRY_S = 3.0
 """Time in which an archiver that is alive enters a file after it has written it."""
 
@@ -180,20 +183,28 @@ class SharedFiles:
         return [file for file in listed if file.modified_at <= before and file.path not in entered]
 
     async def orphans_of(self, project_id: int, before: datetime) -> list[StoredFile]:
-        """Orphans that have a part of a project, or that are not intact."""
+        """Orphans, not older than a project, that have a part of it or are not intact."""
         birth = await self._index.birth(project_id)
+        orphans = await self._orphans_with(project_id, before)
+        return [orphan for orphan in orphans if birth is None or birth <= orphan.modified_at]
+
+    async def _orphans_with(self, project_id: int, before: datetime) -> list[StoredFile]:
         return [
             orphan
             for orphan in await self.find_orphans(before)
-            if (birth is None or birth <= orphan.modified_at)
-            and await asyncio.to_thread(self._concerns, orphan, project_id)
+            if await asyncio.to_thread(self._concerns, orphan, project_id)
         ]
 
-    async def young_of(self, project_id: int, now: datetime) -> list[StoredFile]:
-        """The same of any age, without those that an archiver is about to enter."""
+    async def young_of(self, project_id: int) -> list[StoredFile]:
+        """Orphans of any age that may have a part of a project.
+
+        Those that an archiver is about to enter are waited for.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _ENTRY_S
-        while orphans := await self.orphans_of(project_id, now):
+        while orphans := await self._orphans_with(
+            project_id, datetime.now(UTC) + _CLOCKS_DIFFER_BY
+        ):
             if loop.time() > deadline:
                 break
             await asyncio.sleep(_POLL_S)
@@ -203,12 +214,13 @@ class SharedFiles:
         """Enter the intact orphans, and remove the damaged ones; return the number removed.
 
         If Postgres was restored from a backup, orphans hold what was archived after that backup.
-        Parts are entered whose project exists, and existed when the file was written. An orphan
-        without such a part is not touched.
+        Parts are entered whose project exists, and existed when the file was written. With a part
+        of a deleted project, an orphan is entered without parts, so that ``erase`` finds it. Others
+        are not touched.
         """
         removed = 0
         projects = await self._projects.all()
-        existing_ids = set(projects.values()) | await self._deleted()
+        deleted = await self._deleted()
         for orphan in await self.find_orphans(before):
             try:
                 parts = await asyncio.to_thread(self._parts, orphan)
@@ -217,7 +229,7 @@ class SharedFiles:
                 await asyncio.to_thread(self._storage.remove, orphan.path)
                 removed += 1
             else:
-                await self._adopt(orphan, parts, projects, existing_ids)
+                await self._adopt(orphan, parts, projects, deleted)
         return removed
 
     async def _entries(self, query: str, argument: object) -> list[_Entry]:
@@ -295,6 +307,8 @@ class SharedFiles:
             DamagedSegment: a part that must be kept, or the list of parts, is damaged.
         """
         entry = copy.entry
+        if not entry.is_incomplete and not any(file_of(path) == entry.path for path in in_use):
+            return
         try:
             data = self._storage.read(entry.path)
             parts = parts_of(data)
@@ -324,9 +338,12 @@ class SharedFiles:
 
     async def _move(self, copies: Sequence[_Copy]) -> None:
         """Let the index name the successors in place of the former files."""
-        rows = [(copy.file.path, sorted(copy.project_ids), copy.is_incomplete) for copy in copies]
         async with self._database.connection() as connection:
-            await connection.executemany(_QUERIES["narrow_successor"], rows)
+            for copy in copies:
+                row = copy.file.path, sorted(copy.project_ids), copy.is_incomplete
+                if await connection.execute(_QUERIES["narrow_successor"], *row) != "UPDATE 1":
+                    # the session with the lock was lost, and another process has removed the file
+                    raise Unavailable(f"{copy.file.path} is gone", "try again")
         moves: defaultdict[int, list[tuple[int, str, str]]] = defaultdict(list)
         for copy in copies:
             for part, path in copy.moves:
@@ -354,8 +371,9 @@ class SharedFiles:
         orphan: StoredFile,
         parts: Collection[Part],
         projects: Mapping[str, int],
-        existing_ids: Collection[int],
+        deleted: Collection[int],
     ) -> None:
+        existing_ids = {*projects.values(), *deleted}
         files: defaultdict[int, list[NewFile]] = defaultdict(list)
         is_incomplete = False
         for part in parts:
@@ -371,10 +389,10 @@ class SharedFiles:
             for project_id, of_project in sorted(files.items())
             if of_project
         ]
-        if not adopted:
+        held = {part.project_id for part in parts}
+        if not adopted and held.isdisjoint(deleted):
             log.warning("archive.orphan_skipped", path=orphan.path, reason="no project needs it")
             return
-        held = {part.project_id for part in parts}
         await self._index.enter_shared(orphan.path, adopted, held, is_incomplete=is_incomplete)
         log.info("archive.orphan_adopted", path=orphan.path)
 

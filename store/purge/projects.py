@@ -111,5 +111,7 @@ async def remove_project(database: Database, archive: Archive, project_id: int) 
     files = await archive.drop(project_id)
     async for _ in deleted.drop_rows(project_id):
         pass
+    # an archiver that had read the last changes before the deletion may have written them since
+    files += await archive.drop(project_id)
     await deleted.remove(project_id)
     return files

@@ -140,7 +140,7 @@ class Redactor:
             self._index, self._storage, project_id, now + _AHEAD
         )
         orphans = await find_orphans(self._index, self._storage, project_id, now)
-        done.young = len(orphans) + len(await self._shared.young_of(project_id, now))
+        done.young = len(orphans) + len(await self._shared.young_of(project_id))
         return done
 
     def _learn(

@@ -347,6 +347,39 @@ async def test_two_purges_at_once_leave_no_text(kept: ArchiveAt, worker: Databas
         assert (await kept.archive.check(name, grace=AT_ONCE)).is_sound
 
 
+async def test_deleted_projects_of_an_orphan_take_it_along(
+    kept: ArchiveAt, worker: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An orphan whose projects are all deleted, and have no other rows, is removed with them."""
+    await kept.archive.append_together(BOTH)
+    await _lose_index(kept, worker)
+    monkeypatch.setattr("store.archive.shared_upkeep._ENTRY_S", 0.0)
+    monkeypatch.setattr("store.archive.archive.GRACE", AT_ONCE)
+    ids = [await _id(kept, project) for project in BOTH]
+    for project_id in ids:
+        await DeletedProjects(worker).retire(project_id)
+        async for _ in DeletedProjects(worker).drop_rows(project_id):
+            pass
+    for project_id in ids:
+        await remove_project(worker, kept.archive, project_id)
+    assert _shared(kept) == []
+
+
+async def test_a_damaged_file_that_no_project_needs_is_removed(
+    kept: ArchiveAt, worker: Database
+) -> None:
+    """A damaged list of parts does not keep a deleted project, once the others have left."""
+    await kept.archive.append_together(BOTH)
+    for _ in range(2):
+        await kept.archive.compact("beta", moment(0), grace=AT_ONCE)
+    flip(_shared(kept)[0], -5)
+    project_id = await _id(kept, "alpha")
+    await DeletedProjects(worker).retire(project_id)
+    await remove_project(worker, kept.archive, project_id)
+    assert _shared(kept) == []
+    await _has_both(kept, projects=("beta",))
+
+
 @pytest.mark.parametrize("age", ["old", "young"])
 async def test_a_deleted_project_takes_orphans_along(
     kept: ArchiveAt, worker: Database, monkeypatch: pytest.MonkeyPatch, age: str
