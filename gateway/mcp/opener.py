@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.mcp.backends import Access, Backend, KnowledgeBackend, Progress, Refreshed
 
@@ -49,6 +49,7 @@ class Opener:
         self._idle = idle
         self._stage = "loading"
         self._backend: asyncio.Future[Backend] | None = None
+        self._starting: asyncio.Future[None] = asyncio.Future()
         self._holder: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._is_current: Callable[[], bool] = lambda: True
@@ -61,6 +62,8 @@ class Opener:
     async def open(self, report: Progress) -> Backend:
         """Return the backend; while it is being opened, report the stage.
 
+        It is reported regularly, and at once when servers are started.
+
         Raises:
             HeadraceError: it can't be opened; the next call tries again.
         """
@@ -68,11 +71,15 @@ class Opener:
             await self.close()
         if self._backend is None:
             self._end = asyncio.Event()
-            self._backend = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._backend, self._starting = loop.create_future(), loop.create_future()
             self._holder = asyncio.create_task(self._hold(self._backend, self._end))
         opened = self._backend
+        awaited: set[asyncio.Future[Any]] = {opened, self._starting}
         while not opened.done():
-            await asyncio.wait({opened}, timeout=_REPORT_SECONDS)
+            _, awaited = await asyncio.wait(
+                awaited, timeout=_REPORT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             if not opened.done():
                 await report(f"headrace: {self._stage}")
         return opened.result()
@@ -161,6 +168,8 @@ class Opener:
             async with asyncio.timeout(_LONGEST_START_SECONDS):
                 while (running := configured(settings)) is None:
                     self._stage = "starting the servers and a worker; this is done once"
+                    if not self._starting.done():
+                        self._starting.set_result(None)
                     lock = owner_lock(prepare_home(settings))
                     if lock.owner() is not None:  # another editor starts them
                         await asyncio.sleep(_POLL_SECONDS)
