@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import asyncpg
@@ -107,13 +107,18 @@ async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
 def _stopped(server: EmbeddedPostgres) -> Iterator[None]:
     """Stop the server and all its processes for the length of the block."""
     pids = tree(server.pid)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        _send(signal.SIGSTOP, pids)
         yield
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        _send(signal.SIGCONT, pids)
+
+
+def _send(number: signal.Signals, pids: Collection[int]) -> None:
+    """Send a signal to processes, of which some may have ended since they were listed."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _is_up(server: EmbeddedPostgres) -> bool:
