@@ -28,11 +28,11 @@ begin
     perform set_config('app.project_id', former_project, true);
 end $$;
 
--- Enters a shared file, and removes its events from the outbox; returns the projects whose
--- parts are valid. "parts" has an object of each project: the files that its parts count as, their contents, the ids
--- of their events, and the contents (needed) that their changes refer to in other files. Left out is a project of
--- which one of these was dropped since. Every project is read and written in its own scope, and holds the lock that
--- excludes the dropping of its contents ("lock_space").
+-- Enters a shared file, and removes its events from the outbox; returns the projects whose parts are valid. "parts"
+-- has an object of each project: the files that its parts count as, their contents, the ids of their events, and the
+-- contents (needed) that their changes refer to in other files. Left out is a project of which one of these was dropped
+-- since. Every project is read and written in its own scope, and holds the lock that excludes the dropping of its
+-- contents ("lock_space").
 create function enter_shared_file(
     file text, lock_space int, parts jsonb, project_ids int[], is_incomplete boolean
 )

@@ -5,7 +5,7 @@ copied each into a file of its project. If the text of a project must go before 
 replaced by one that has only the parts in use.
 
 The entry of a file names all projects that it holds bytes of, whether or not the index has their
-parts. It does not change. So a purge finds every file that may hold a text.
+parts. So a purge finds every file that may hold a text.
 """
 
 from __future__ import annotations
@@ -257,6 +257,7 @@ class SharedFiles:
     ) -> list[DamagedSegment]:
         """Copy the parts in use to new files, let the index name them, and remove the old files."""
         in_use = await self._in_use(entries, without)
+        files_in_use = {file_of(path) for path in in_use}
         existing_ids = set((await self._projects.all()).values()) | await self._deleted()
         folder = await self._index.shared_folder()
         copies = [_Copy(entry, SharedFile.new(folder)) for entry in entries]
@@ -264,6 +265,8 @@ class SharedFiles:
         await self._enter(copies)
         damaged: list[DamagedSegment] = []
         for copy in copies:
+            if not copy.entry.is_incomplete and copy.entry.path not in files_in_use:
+                continue
             try:
                 await asyncio.to_thread(self._copy, copy, in_use, existing_ids)
             except DamagedSegment as error:
@@ -307,8 +310,6 @@ class SharedFiles:
             DamagedSegment: a part that must be kept, or the list of parts, is damaged.
         """
         entry = copy.entry
-        if not entry.is_incomplete and not any(file_of(path) == entry.path for path in in_use):
-            return
         try:
             data = self._storage.read(entry.path)
             parts = parts_of(data)
